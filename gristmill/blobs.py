@@ -1,0 +1,257 @@
+"""Named byte objects in a local folder or an S3 bucket, through one interface.
+
+Belongs here: get, ranged get, atomic put, create-exclusive put, list, delete. Does not belong here: what the objects
+mean (``store.py``). Local writes go to a temporary name in the same folder and are renamed; S3 puts are atomic by
+themselves, and create-exclusive is ``If-None-Match: *``.
+"""
+
+import contextlib
+import errno
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from gristmill.errors import StoreError
+
+TMP_PREFIX = ".tmp-"
+
+
+class Blobs(Protocol):
+    """What a place for bytes can do. Paths are relative, with ``/``."""
+
+    root: str
+
+    def get(self, path: str) -> bytes:
+        """Whole object. Raises FileNotFoundError."""
+
+    def get_range(self, path: str, start: int, length: int) -> bytes:
+        """``length`` bytes from ``start`` (fewer at the end of the object)."""
+
+    def put(self, path: str, data: bytes) -> None:
+        """Write or replace, atomically."""
+
+    def create(self, path: str, data: bytes) -> None:
+        """Write only where nothing is. Raises FileExistsError."""
+
+    def put_file(self, path: str, source: Path) -> None:
+        """Move a local file in; ``source`` is gone afterwards."""
+
+    def size(self, path: str) -> int | None:
+        """Bytes, or None where there is no such object."""
+
+    def list(self, prefix: str) -> Iterator[tuple[str, int]]:
+        """(path, bytes) below a folder, sorted by path."""
+
+    def delete(self, path: str) -> None:
+        """Remove; no error where nothing is."""
+
+    def open_input(self, path: str) -> pa.NativeFile:
+        """Random access for Arrow readers. Raises FileNotFoundError."""
+
+    def local(self, path: str) -> Path | None:
+        """The file on this machine's disk, where there is one."""
+
+
+class LocalBlobs:
+    """A folder on a local (or POSIX network) file system."""
+
+    def __init__(self, root: str | Path) -> None:
+        self.root = str(root)
+        self._root = Path(root)
+
+    def _path(self, path: str) -> Path:
+        if path.startswith("/") or ".." in path.split("/"):
+            raise StoreError(f"path {path!r} leaves the store {self.root}")
+        return self._root / path
+
+    def get(self, path: str) -> bytes:
+        return self._path(path).read_bytes()
+
+    def get_range(self, path: str, start: int, length: int) -> bytes:
+        with self._path(path).open("rb") as file:
+            file.seek(start)
+            return file.read(length)
+
+    @contextlib.contextmanager
+    def _staged(self, path: str) -> Iterator[tuple[Path, Path]]:
+        target = self._path(path)
+        temporary: str | None = None
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            handle, temporary = tempfile.mkstemp(prefix=TMP_PREFIX, dir=target.parent)
+            os.close(handle)
+            yield Path(temporary), target
+        except OSError as error:
+            if error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise StoreError(
+                    f"no space left for {path} in {self.root}: free some, or point the store elsewhere, and run again; "
+                    "what was committed before is whole"
+                ) from error
+            if error.errno in (errno.EACCES, errno.EROFS):
+                raise StoreError(f"cannot write {path} in {self.root}: {error.strerror}") from error
+            raise
+        finally:
+            if temporary is not None:
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(temporary)
+
+    def put(self, path: str, data: bytes) -> None:
+        with self._staged(path) as (temporary, target):
+            temporary.write_bytes(data)
+            temporary.chmod(0o644)
+            os.replace(temporary, target)
+
+    def create(self, path: str, data: bytes) -> None:
+        with self._staged(path) as (temporary, target):
+            temporary.write_bytes(data)
+            temporary.chmod(0o644)
+            os.link(temporary, target)  # fails where the target exists, unlike rename
+
+    def put_file(self, path: str, source: Path) -> None:
+        with self._staged(path) as (temporary, target):
+            try:
+                os.replace(source, temporary)
+            except OSError as error:
+                if error.errno != errno.EXDEV:
+                    raise
+                shutil.copyfile(source, temporary)
+                source.unlink()
+            temporary.chmod(0o644)
+            os.replace(temporary, target)
+
+    def size(self, path: str) -> int | None:
+        try:
+            return self._path(path).stat().st_size
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def list(self, prefix: str) -> Iterator[tuple[str, int]]:
+        base = self._path(prefix) if prefix else self._root
+        found = []
+        for folder, _, names in os.walk(base):
+            for name in names:
+                if name.startswith(TMP_PREFIX):
+                    continue
+                full = Path(folder) / name
+                with contextlib.suppress(FileNotFoundError):
+                    found.append((full.relative_to(self._root).as_posix(), full.stat().st_size))
+        yield from sorted(found)
+
+    def delete(self, path: str) -> None:
+        self._path(path).unlink(missing_ok=True)
+
+    def open_input(self, path: str) -> pa.NativeFile:
+        full = self._path(path)
+        if full.stat().st_size == 0:
+            return pa.BufferReader(b"")
+        return pa.memory_map(str(full), "r")
+
+    def local(self, path: str) -> Path | None:
+        return self._path(path)
+
+
+class S3Blobs:
+    """A prefix of an S3 bucket (any server that speaks S3), through obstore.
+
+    Args:
+        root: ``s3://bucket/prefix``.
+        options: obstore's S3 configuration (endpoint, region, credentials); what is not given comes from the
+            standard AWS environment variables and instance roles.
+    """
+
+    def __init__(self, root: str, options: Mapping[str, Any] | None = None) -> None:
+        from obstore.store import S3Store
+
+        self.root = root.rstrip("/")
+        bucket, _, prefix = self.root.removeprefix("s3://").partition("/")
+        config = dict(options or {})
+        client: dict[str, Any] = {"timeout": "60s", "connect_timeout": "10s"}
+        endpoint = config.get("endpoint") or os.environ.get("AWS_ENDPOINT_URL", "")
+        if endpoint.startswith("http://"):
+            client["allow_http"] = True
+        self._store = S3Store(bucket, prefix=prefix or None, client_options=client, **config)  # type: ignore[arg-type]
+
+    @contextlib.contextmanager
+    def _errors(self, path: str) -> Iterator[None]:
+        from obstore.exceptions import (
+            AlreadyExistsError,
+            BaseError,
+            NotFoundError,
+            PermissionDeniedError,
+            UnauthenticatedError,
+        )
+
+        try:
+            yield
+        except (FileNotFoundError, NotFoundError) as error:
+            raise FileNotFoundError(f"{self.root}/{path}") from error
+        except (AlreadyExistsError, FileExistsError) as error:
+            raise FileExistsError(f"{self.root}/{path}") from error
+        except (PermissionDeniedError, UnauthenticatedError) as error:
+            raise StoreError(f"the object store refuses access to {self.root}/{path}: check the credentials") from error
+        except BaseError as error:
+            text = str(error)
+            if "403" in text or "AccessDenied" in text or "SignatureDoesNotMatch" in text or "InvalidAccessKeyId" in text:
+                raise StoreError(f"the object store refuses access to {self.root}/{path}: check the credentials") from error
+            raise StoreError(f"the object store failed on {self.root}/{path} after retries: {text[:400]}") from error
+
+    def get(self, path: str) -> bytes:
+        with self._errors(path):
+            return bytes(self._store.get(path).bytes())
+
+    def get_range(self, path: str, start: int, length: int) -> bytes:
+        with self._errors(path):
+            return bytes(self._store.get_range(path, start=start, length=length))
+
+    def put(self, path: str, data: bytes) -> None:
+        with self._errors(path):
+            self._store.put(path, data)
+
+    def create(self, path: str, data: bytes) -> None:
+        with self._errors(path):
+            self._store.put(path, data, mode="create")
+
+    def put_file(self, path: str, source: Path) -> None:
+        with self._errors(path):
+            self._store.put(path, source)  # multipart above obstore's chunk size
+        source.unlink()
+
+    def size(self, path: str) -> int | None:
+        try:
+            with self._errors(path):
+                return int(self._store.head(path)["size"])
+        except FileNotFoundError:
+            return None
+
+    def list(self, prefix: str) -> Iterator[tuple[str, int]]:
+        with self._errors(prefix):
+            found = [(m["path"], int(m["size"])) for chunk in self._store.list(prefix or None) for m in chunk]
+        yield from sorted(found)
+
+    def delete(self, path: str) -> None:
+        with contextlib.suppress(FileNotFoundError), self._errors(path):
+            self._store.delete(path)
+
+    def open_input(self, path: str) -> pa.NativeFile:
+        import obstore
+
+        with self._errors(path):
+            return pa.PythonFile(obstore.open_reader(self._store, path), mode="r")
+
+    def local(self, path: str) -> Path | None:
+        return None
+
+
+def open_blobs(root: str | Path, options: Mapping[str, Any] | None = None) -> Blobs:
+    """A place for bytes: ``s3://bucket/prefix`` or a local folder."""
+    text = str(root)
+    if text.startswith("s3://"):
+        return S3Blobs(text, options)
+    if "://" in text:
+        raise StoreError(f"{text}: only local folders and s3:// are known")
+    return LocalBlobs(text)

@@ -1,0 +1,198 @@
+"""The funnel: which stages there are, in which order, what each reads, and which parameters decide its bytes.
+
+Belongs here: one frozen record a stage, and ``Plan``, which turns parameters into fingerprints. Does not belong here:
+what a stage computes (its folder's ``stages.py``) and how Dagster shows it (``assets/``).
+"""
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+from gristmill.fingerprint import fingerprint
+from gristmill.params import PipelineParams
+
+Scope = Literal["bucket", "crawl", "landing", "site"]
+# bucket: the same crawl and bucket.      crawl: all buckets of the same crawl.
+# landing: the crawl's one partition.     site: the asset's only partition.
+
+
+@dataclass(frozen=True)
+class Input:
+    """An asset that a stage reads, and how much of it."""
+
+    asset: str
+    scope: Scope = "bucket"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One asset of the funnel.
+
+    Attributes:
+        name: the asset and the table.
+        group: the folder of the funnel it belongs to; a group in the UI.
+        by: what a partition is: a host bucket, a range of a hash (doc_id, band key, keyed doc hash), a slice of the
+            landing listing, a whole crawl, or the only one.
+        body: ``module:function`` of the library, called with a ``Partition``.
+        version: raised when the algorithm changes; part of the fingerprint.
+        params: names of the fields of ``PipelineParams`` that decide its bytes.
+        inputs: what it reads.
+        own_pool: the body runs in the parent and starts its own watched workers.
+        first_alone: range 0000 does work that the other ranges read, so it runs before them.
+        summary: one sentence for the UI.
+        kinds: at most three words for the UI.
+    """
+
+    name: str
+    group: str
+    by: Literal["bucket", "range", "slice", "crawl", "site"]
+    body: str
+    version: int
+    params: tuple[str, ...]
+    inputs: tuple[Input, ...]
+    summary: str
+    own_pool: bool = False
+    first_alone: bool = False
+    kinds: tuple[str, ...] = ("parquet",)
+
+    @property
+    def on_grid(self) -> bool:
+        """Is it partitioned by crawl x host_bucket."""
+        return self.by in ("bucket", "range", "slice")
+
+    def load(self) -> Callable[..., None]:
+        """The body."""
+        module, _, name = self.body.partition(":")
+        function: Callable[..., None] = getattr(importlib.import_module(module), name)
+        return function
+
+
+def _on(*names: str, scope: Scope = "bucket") -> tuple[Input, ...]:
+    return tuple(Input(n, scope) for n in names)
+
+
+# In topological order; the whole funnel reads top to bottom.
+FUNNEL: tuple[Stage, ...] = (
+    Stage("eval_holdout", "acquire", "site", "gristmill.acquire.stages:eval_holdout", 1, ("grid",), (),
+          "The frozen benchmark hold-outs that extraction is pinned to: manifest hash, benchmarks, items.",
+          kinds=("json",)),
+    Stage("landing", "acquire", "crawl", "gristmill.acquire.stages:landing", 1, ("grid", "acquire"), (),
+          "What a crawl's listing names: every WARC file, its size, and how files are dealt to slices."),
+    Stage("crawl_slices", "acquire", "slice", "gristmill.acquire.stages:crawl_slices", 1, ("grid", "acquire"),
+          _on("landing", scope="landing"),
+          "Records read from a slice of the listing, identified, and laid out by host bucket.", kinds=("warc", "zstd")),
+    Stage("raw_warc", "acquire", "bucket", "gristmill.acquire.stages:raw_warc", 1, ("grid",),
+          _on("crawl_slices", scope="crawl"),
+          "All records of a host bucket as one zstd WARC, and the index into it.", kinds=("warc", "zstd")),
+    Stage("unique_records", "acquire", "bucket", "gristmill.acquire.stages:unique_records", 1, ("acquire",),
+          _on("raw_warc"),
+          "Recrawls collapsed (same URL, same payload), revisits resolved, hold-out pages marked."),
+    Stage("text", "extract", "bucket", "gristmill.extract.stages:text", 1, ("extract",),
+          _on("raw_warc", "unique_records"),
+          "Main text of every kept page; what cannot be extracted is set aside with its reason.", own_pool=True),
+    Stage("language", "extract", "bucket", "gristmill.extract.stages:language", 1, ("language",), _on("text"),
+          "Language, script and confidence of every text, and the gates on language and degenerate text."),
+    Stage("quarantine", "extract", "bucket", "gristmill.extract.stages:quarantine", 1, (),
+          (*_on("crawl_slices", scope="crawl"), *_on("raw_warc", "text", "language")),
+          "Everything set aside so far, with stage, reason and a pointer to its raw bytes."),
+    Stage("exact", "deduplicate", "range", "gristmill.deduplicate.stages:exact", 1, (),
+          _on("language", scope="crawl"),
+          "Documents grouped by doc_id within the crawl and against earlier crawls."),
+    Stage("line_candidates", "deduplicate", "bucket", "gristmill.deduplicate.stages:line_candidates", 1, ("lines",),
+          (*_on("text", "language"), *_on("exact", scope="crawl")),
+          "Lines frequent enough in this bucket that they may be boilerplate of the crawl (pigeonhole)."),
+    Stage("line_counts", "deduplicate", "bucket", "gristmill.deduplicate.stages:line_counts", 1, ("lines",),
+          (*_on("text"), *_on("exact", "line_candidates", scope="crawl")),
+          "Exact counts, in this bucket, of every candidate line of the crawl."),
+    Stage("lines", "deduplicate", "bucket", "gristmill.deduplicate.stages:lines", 1, ("lines",),
+          (*_on("text"), *_on("exact", "line_counts", scope="crawl")),
+          "Boilerplate lines taken out of each document, by hash; the cleaned text is derived."),
+    Stage("signatures", "deduplicate", "bucket", "gristmill.deduplicate.stages:signatures", 1, ("minhash",),
+          (*_on("text", "lines"), *_on("exact", scope="crawl")),
+          "MinHash signatures of first documents, and their band keys laid out by range."),
+    Stage("band_buckets", "deduplicate", "range", "gristmill.deduplicate.stages:band_buckets", 1, ("clusters",),
+          (*_on("signatures", scope="crawl"), *_on("text", "lines", "exact", scope="crawl")),
+          "Documents that share a band: verified star edges to an anchor."),
+    Stage("clusters", "deduplicate", "range", "gristmill.deduplicate.stages:clusters", 1, ("clusters",),
+          (*_on("band_buckets", "exact", scope="crawl"), *_on("text", "lines", scope="crawl")),
+          "Connected components of the edges, and the first member of each.", first_alone=True),
+    Stage("near", "deduplicate", "bucket", "gristmill.deduplicate.stages:near", 1, ("band_index",),
+          (*_on("signatures"), *_on("clusters", "exact", scope="crawl")),
+          "The verdict on each document: its cluster, its first member, its copy in an earlier crawl."),
+    Stage("band_index", "deduplicate", "range", "gristmill.deduplicate.stages:band_index", 1, ("band_index",),
+          _on("near", "signatures", scope="crawl"),
+          "This crawl's generation of the index across crawls: band keys of survivors, with a bloom filter."),
+    Stage("provenance", "acquire", "bucket", "gristmill.acquire.stages:provenance", 1, (),
+          _on("raw_warc", "unique_records", "text", "language", "near"),
+          "Where every record came from: URL, time, tier, licence, robots state, language, parent."),
+    Stage("heuristics", "quality", "bucket", "gristmill.quality.stages:heuristics", 1, (),
+          _on("text", "language", "lines", "near"),
+          "Every Gopher, C4, FineWeb and RefinedWeb measure as a column; no verdict."),
+    Stage("quality", "quality", "bucket", "gristmill.quality.stages:quality", 1, ("quality",),
+          _on("text", "language", "lines", "near"),
+          "One column a scorer, the ensemble, and its percentile against frozen reference quantiles."),
+    Stage("safety", "safety", "bucket", "gristmill.safety.stages:safety", 1, ("safety",),
+          _on("text", "language", "lines", "near"),
+          "Personal data as spans, and a score a category of unsafe text."),
+    Stage("contamination", "decontaminate", "bucket", "gristmill.decontaminate.stages:contamination", 1,
+          ("decontaminate",), (*_on("text", "language", "lines", "near"), *_on("eval_holdout", scope="site")),
+          "Benchmark items found in documents: n-gram runs, short spans, windowed containment."),
+    Stage("tokens", "tokens", "bucket", "gristmill.tokens.stages:tokens", 1, ("tokenize",),
+          _on("text", "language", "lines", "near", "quality", "safety"),
+          "Released text (boilerplate out, personal data replaced) as token ids, laid out by shard range."),
+    Stage("shards", "tokens", "range", "gristmill.tokens.stages:shards", 1, ("tokenize",),
+          _on("tokens", scope="crawl"),
+          "Content-addressed shards by stratum: flat uint32 tokens, offsets, documents.", kinds=("bin",)),
+    Stage("catalogue_records", "release", "bucket", "gristmill.release.stages:catalogue_records", 1, (),
+          (*_on("provenance", "unique_records", "near"), *_on("exact", "clusters", scope="crawl")),
+          "What record policy and re-election read, one row a record."),
+    Stage("catalogue", "release", "bucket", "gristmill.release.stages:catalogue", 1, (),
+          (*_on("provenance", "text", "language", "lines", "near", "heuristics", "quality", "safety", "contamination"),
+           *_on("exact", "shards", scope="crawl")),
+          "Everything that a predicate may name, one row a document, with its shard and ordinal."),
+    Stage("contamination_report", "decontaminate", "crawl", "gristmill.decontaminate.stages:contamination_report", 1,
+          (), (*_on("contamination", "tokens", scope="crawl"), *_on("eval_holdout", scope="site")),
+          "Per benchmark: documents, tokens, rate, longest run, method; matched spans side by side.", kinds=("html",)),
+    Stage("yields", "observe", "crawl", "gristmill.observe.stages:yields", 1, (),
+          _on("raw_warc", "unique_records", "text", "language", "exact", "lines", "near", "heuristics", "quality",
+              "safety", "contamination", "tokens", "shards", scope="crawl"),
+          "The yield of every stage and bucket: documents and bytes in and out, reasons with counts."),
+)
+
+BY_NAME: dict[str, Stage] = {s.name: s for s in FUNNEL}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Parameters, and the fingerprint that they give every stage."""
+
+    params: PipelineParams
+
+    @cached_property
+    def fingerprints(self) -> dict[str, str]:
+        """Asset -> fingerprint: name, version, parameters (models' hashes are parameters), inputs' fingerprints."""
+        out: dict[str, str] = {}
+        for stage in FUNNEL:
+            chosen: dict[str, Any] = {f: getattr(self.params, f) for f in stage.params}
+            if "grid" in chosen:
+                chosen["grid"] = {"host_buckets": self.params.grid.host_buckets}
+            out[stage.name] = fingerprint({
+                "name": stage.name, "version": stage.version, "params": chosen,
+                "inputs": {i.asset: out[i.asset] for i in stage.inputs},
+            })
+        return out
+
+    @property
+    def buckets(self) -> int:
+        """Host buckets of the grid."""
+        return self.params.grid.host_buckets
+
+    def downstream(self, name: str) -> list[str]:
+        """Stages that read ``name``, directly or through others, in order."""
+        hit = {name}
+        for stage in FUNNEL:
+            if any(i.asset in hit for i in stage.inputs):
+                hit.add(stage.name)
+        return [s.name for s in FUNNEL if s.name in hit and s.name != name]

@@ -1,0 +1,217 @@
+"""Parameters that change bytes: one frozen model a stage, read from one ``pipeline.yaml``.
+
+Belongs here: names, reference values, where each value comes from, and their validation. Does not belong here: knobs
+that change only speed (workers, batch sizes), connections, secrets.
+"""
+
+from pathlib import Path
+from typing import Any, Literal
+
+import yaml
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from gristmill.errors import ParameterError
+
+
+class Params(BaseModel):
+    """Base: frozen, and a misspelt name is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class ModelRef(Params):
+    """A model file of the registry, by name and pinned sha256 (64 hex digits)."""
+
+    name: str
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+
+
+class GridParams(Params):
+    """The grid's static side. Frozen for the life of a store."""
+
+    host_buckets: int = Field(64, ge=1, le=9999)  # 64 in production: see docs/decisions.md
+    parts_per_bucket: int = Field(64, ge=1)
+
+
+class AcquireParams(Params):
+    """Reading the landing area and splitting it."""
+
+    max_record_bytes: int = 128 << 20  # a record over this is cut and tagged, never held whole in memory
+    max_inflate_ratio: int = 1000  # gzip's own bound is 1,032; more than this is a bomb
+    keep_status: tuple[int, ...] = (200,)
+    content_types: tuple[str, ...] = ("text/html", "application/xhtml+xml", "text/plain")
+    web_sample_modulus: int = 1000  # url_hash % 1000 == 0 is held out for ever
+    time_forward_after: str | None = None  # ISO date; pages fetched later are held out
+
+
+class ExtractParams(Params):
+    """HTML to text."""
+
+    engine: str = "two_pass"
+    max_bytes: int = 8 << 20
+    cpu_seconds: float = 5.0
+    wall_seconds: float = 60.0
+    max_replacement_share: float = 0.02
+    max_hidden_share: float = 0.05
+    holdout_hash: str | None = None  # manifest hash of the frozen hold-outs; without it extraction refuses to start
+
+
+class LanguageParams(Params):
+    """Language identification and its gate, and the degenerate-text gate."""
+
+    model: ModelRef = ModelRef(
+        name="lid.176.ftz", sha256="8f3472cfe8738a7b6099e8e999c3cbfae0dcd15696aac7d7738a8039db603e83"
+    )
+    first_chars: int = 1000
+    threshold: float = 0.65  # large languages
+    small_threshold: float = 0.90
+    small_script_share: float = 0.8
+    min_words: int = 50
+    min_chars: int = 200
+    max_line_share: float = 0.90
+    min_letter_share: float = 0.10
+
+
+class LineParams(Params):
+    """Boilerplate lines: in more than max(min_docs, share x documents) documents of a crawl."""
+
+    min_docs: int = 100
+    share: float = 10_000 / 9e10
+    reference: int | None = None
+
+
+class MinHashParams(Params):
+    """Signatures and bands. Presets are in ``deduplicate/minhash.py``; the numbers here are what counts."""
+
+    shingle: Literal["word", "char"] = "word"
+    n: int = 5
+    bands: int = 14
+    rows: int = 8
+    seed: int = 1
+    fold_digits: bool = False
+
+
+class ClusterParams(Params):
+    """Edges, verification, components."""
+
+    bands_per_pass: int = 5
+    verify: Literal["none", "signature", "jaccard"] = "signature"
+    verify_at: float = 0.8
+    max_leaders: int = 256
+    bucket_cap: int = 10_000
+    cluster_cap: int = 1_000
+
+
+class BandIndexParams(Params):
+    """The index across crawls."""
+
+    max_postings: int = 64
+    bits_per_key: int = 12
+    min_band_matches: int = 4
+
+
+class QualityParams(Params):
+    """Scorers. Thresholds are not here: they belong to the manifest."""
+
+    classifier: ModelRef | None = None  # fastText, DCLM's form; demo make trains one
+    first_chars: int = 2000
+
+
+class SafetyParams(Params):
+    """PII and toxicity."""
+
+    private_ips: bool = False
+
+
+class DecontaminateParams(Params):
+    """algorithms.md section 5."""
+
+    n: int = 13
+    min_run: int = 10  # consecutive n-grams of one item: 22 words
+    short_n: int = 8
+    max_items: int = 3  # an n-gram in more items of a benchmark than this is a template
+    fuzzy_n: int = 5
+    fuzzy_containment: float = 0.6
+    fuzzy_window: float = 1.5
+    bits_per_key: float = 9.6
+
+
+class TokenizeParams(Params):
+    """Tokenizer and shards."""
+
+    tokenizer: ModelRef | None = None
+    bos: bool = False
+    eos: bool = True
+    floor: float = 0.0  # tokenise_floor: percentile of the ensemble under which a document is not tokenised
+    shard_tokens: int = 30_000_000
+    seed: int = 1
+
+
+class PipelineParams(Params):
+    """All of it. ``schema_version`` guards against a file written for another release."""
+
+    schema_version: Literal[1] = 1
+    grid: GridParams = GridParams()
+    acquire: AcquireParams = AcquireParams()
+    extract: ExtractParams = ExtractParams()
+    language: LanguageParams = LanguageParams()
+    lines: LineParams = LineParams()
+    minhash: MinHashParams = MinHashParams()
+    clusters: ClusterParams = ClusterParams()
+    band_index: BandIndexParams = BandIndexParams()
+    quality: QualityParams = QualityParams()
+    safety: SafetyParams = SafetyParams()
+    decontaminate: DecontaminateParams = DecontaminateParams()
+    tokenize: TokenizeParams = TokenizeParams()
+
+
+class SiteConfig(BaseModel):
+    """Where things are. Never part of a fingerprint. Paths are relative to the file they stand in."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    store: str = "state/store"
+    landing: str = "state/landing"
+    holdout: str = "state/holdout"
+    models: str = "state/models"
+    recipe: str | None = None
+
+
+class Pipeline(BaseModel):
+    """One ``pipeline.yaml``: where things are, and what decides bytes."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    site: SiteConfig = SiteConfig()
+    params: PipelineParams = PipelineParams()
+
+
+def read_pipeline(path: str | Path) -> Pipeline:
+    """Read a parameter file; relative places are resolved against its folder.
+
+    Raises:
+        ParameterError: naming the file, the field and what is wrong.
+    """
+    file = Path(path)
+    try:
+        data: Any = yaml.safe_load(file.read_text("utf-8")) or {}
+    except FileNotFoundError as error:
+        raise ParameterError(f"no parameter file {file}: set GRISTMILL_PIPELINE, or run `make demo` first") from error
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ParameterError(f"{file} cannot be read as YAML: {error}") from error
+    try:
+        pipeline = Pipeline.model_validate(data)
+    except ValidationError as error:
+        lines = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
+        raise ParameterError(f"{file}: {lines}") from error
+    base = file.resolve().parent
+    site = pipeline.site.model_copy(
+        update={n: _resolve(base, getattr(pipeline.site, n)) for n in SiteConfig.model_fields}
+    )
+    return pipeline.model_copy(update={"site": site})
+
+
+def _resolve(base: Path, place: str | None) -> str | None:
+    if place is None or "://" in place or Path(place).is_absolute():
+        return place
+    return str(base / place)

@@ -1,0 +1,70 @@
+"""The registry of crawls: which there are, and the one order ("ordinal") in which they count as earlier and later.
+
+Belongs here: names and ordinals. Does not belong here: what is in a crawl. An ordinal is given once, by create-exclusive,
+and never reused; a crawl key is never deleted (Dagster gives a re-added key its old materialisations back).
+"""
+
+import json
+import re
+
+from gristmill.errors import LandingError
+from gristmill.fingerprint import canonical_json
+from gristmill.store import Store
+
+# Dagster's keys hold none of | , [ ]; a path holds no slash.
+NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
+
+
+class Registry:
+    """Crawls in the store's ``registry/crawls``."""
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
+    def crawls(self) -> list[str]:
+        """All crawls, by ordinal."""
+        return [name for _, name in sorted((o, n) for n, o in self.ordinals().items())]
+
+    def ordinals(self) -> dict[str, int]:
+        """Crawl -> ordinal."""
+        out: dict[str, int] = {}
+        for path, _ in self.store.blobs.list("registry/crawls"):
+            entry = json.loads(self.store.blobs.get(path))
+            out[entry["crawl"]] = entry["ordinal"]
+        return out
+
+    def register(self, crawl: str) -> int:
+        """Give a crawl its ordinal, the next one, unless it has one.
+
+        Raises:
+            LandingError: for a name that cannot be a key and a folder.
+        """
+        if not NAME.match(crawl):
+            raise LandingError(f"{crawl!r} cannot name a crawl: letters, digits, dot, dash and underscore, at most 100")
+        while True:
+            known = self.ordinals()
+            if crawl in known:
+                return known[crawl]
+            ordinal = max(known.values(), default=-1) + 1
+            try:
+                self.store.blobs.create(
+                    f"registry/crawls/{ordinal:06d}.json", canonical_json({"crawl": crawl, "ordinal": ordinal})
+                )
+                return ordinal
+            except FileExistsError:
+                continue  # another process took the ordinal; look again
+
+    def ordinal(self, crawl: str) -> int:
+        """The crawl's ordinal. Raises LandingError where it has none."""
+        try:
+            return self.ordinals()[crawl]
+        except KeyError as error:
+            raise LandingError(
+                f"no crawl {crawl!r} is registered; there are: {', '.join(self.crawls()) or 'none'}. "
+                f"Run `gristmill run --landing PLACE --crawl {crawl}`"
+            ) from error
+
+    def earlier(self, crawl: str) -> list[str]:
+        """Crawls with a smaller ordinal, in order."""
+        own = self.ordinal(crawl)
+        return [n for o, n in sorted((o, n) for n, o in self.ordinals().items()) if o < own]

@@ -1,0 +1,294 @@
+"""Every table on disk: its columns, their types and what they mean, in one place.
+
+Belongs here: Arrow schemas, and the check that a table has the columns it promises. Does not belong here: how a column
+is computed. The why of each table is in ``docs/decisions.md`` and the stage's module.
+"""
+
+from collections.abc import Mapping
+
+import pyarrow as pa
+
+from gristmill.errors import SchemaError
+
+ID = pa.binary(16)  # record_id, doc_id, cluster ids: the first 16 bytes of a blake3
+TS = pa.timestamp("us", tz="UTC")
+
+
+def _schema(**columns: tuple[pa.DataType, str]) -> pa.Schema:
+    return pa.schema([pa.field(n, t, metadata={"description": d}) for n, (t, d) in columns.items()])
+
+
+_CRAWL = (pa.string(), "the snapshot or delivery")
+_RECORD = (ID, "one fetch: blake3(URI, date, raw SHA-1 of the body)")
+_DOC = (ID, "one text: blake3(normalised text)")
+
+# One source pointer format everywhere: the file, the byte offset of the compressed member, its length.
+RAW_INDEX = _schema(
+    crawl=_CRAWL,
+    record_id=_RECORD,
+    url=(pa.string(), "target URI as fetched, without <>"),
+    url_hash=(pa.uint64(), "xxh3-64 of the canonical URL"),
+    host=(pa.string(), "host of the URL, lower case"),
+    host_id=(pa.uint64(), "xxh3-64 of the container (the host)"),
+    fetch_ts=(TS, "WARC-Date"),
+    source_tier=(pa.string(), "own_crawl, cc, licensed, code, academic, synthetic"),
+    record_type=(pa.string(), "response, resource or revisit"),
+    http_status=(pa.int32(), "status code; 0 where there is none"),
+    content_type=(pa.string(), "media type, lower case, without parameters"),
+    charset=(pa.string(), "charset parameter of the HTTP header, or null"),
+    payload_digest=(pa.binary(20), "SHA-1 of the transfer-decoded body, computed"),
+    digest_ok=(pa.bool_(), "does the recorded payload digest agree; null where none was recorded"),
+    truncated=(pa.string(), "WARC-Truncated, or null"),
+    refers_to_url=(pa.string(), "revisit: WARC-Refers-To-Target-URI (or its own URI)"),
+    refers_to_ts=(TS, "revisit: WARC-Refers-To-Date"),
+    robots_state=(pa.string(), "allowed, disallowed_at_fetch, unknown, retro_optout"),
+    tags=(pa.list_(pa.string()), "what was wrong or cut while reading, sorted"),
+    warc_path=(pa.string(), "source file in the landing area"),
+    offset=(pa.int64(), "byte offset of the member in the source file"),
+    length=(pa.int64(), "bytes of the member in the source file"),
+    part_offset=(pa.int64(), "byte offset of the zstd frame in this partition's .warc.zst"),
+    part_length=(pa.int64(), "bytes of that frame"),
+)
+
+UNIQUE_RECORDS = _schema(
+    crawl=_CRAWL,
+    record_id=_RECORD,
+    kept=(pa.bool_(), "goes on to extraction"),
+    reason=(pa.string(), "why not: recrawl, recrawl_earlier, revisit, revisit_unresolved, status, not_text; null if kept"),
+    of_record_id=(ID, "the record that it repeats"),
+    of_crawl=(pa.string(), "the crawl of that record"),
+    holdout=(pa.string(), "web_sample, time_forward or null: goes through the funnel, never into a manifest"),
+)
+
+TEXT = _schema(
+    crawl=_CRAWL,
+    record_id=_RECORD,
+    doc_id=_DOC,
+    source_id=(pa.string(), "the supplier's own id, kept through the funnel; null for web pages"),
+    url=(pa.string(), "as in raw_index"),
+    fetch_ts=(TS, "as in raw_index: part of the order"),
+    text=(pa.large_string(), "extracted text; all spans and offsets refer to its UTF-8 bytes"),
+    title=(pa.string(), "title, or null"),
+    extractor=(pa.string(), "engine and version that made this text"),
+    extract_meta=(pa.string(), "JSON: charset, tags (truncated, mojibake_fixed, ...), hidden_share"),
+    n_chars=(pa.int64(), "code points"),
+    n_bytes=(pa.int64(), "UTF-8 bytes"),
+)
+
+QUARANTINE = _schema(
+    crawl=_CRAWL,
+    record_id=(ID, "null where no record could be read"),
+    stage=(pa.string(), "the stage that set it aside"),
+    reason=(pa.string(), "one word: see quarantine reasons in docs"),
+    detail=(pa.string(), "the value against the bound, or the error, at most 500 characters"),
+    url=(pa.string(), "where known"),
+    warc_path=(pa.string(), "source file"),
+    offset=(pa.int64(), "byte offset there"),
+    length=(pa.int64(), "bytes there; -1 where unknown"),
+)
+
+LANGUAGE = _schema(
+    crawl=_CRAWL,
+    record_id=_RECORD,
+    doc_id=_DOC,
+    lang=(pa.string(), "ISO 639-3; und where nothing claims it"),
+    script=(pa.string(), "ISO 15924 of most letters"),
+    lang_conf=(pa.float32(), "probability, clipped to 1"),
+    lang2=(pa.string(), "second guess"),
+    lang2_conf=(pa.float32(), "its probability"),
+    script_share=(pa.float32(), "share of letters in a script that the language is written in"),
+    n_words=(pa.int32(), "words as for shingles"),
+    n_chars=(pa.int32(), "code points"),
+    longest_line_share=(pa.float32(), "characters of the longest line over all"),
+    letter_share=(pa.float32(), "letters over all non-space characters"),
+    gate=(pa.string(), "null goes on; no_language, script_mismatch, degenerate_short, degenerate_line, degenerate_letters"),
+)
+
+# Partition = range of doc_id. Role "data" has all rows sorted by (doc_id, order); role "by_bucket" the same rows cut
+# by the host bucket of the record, which is how later stages read them.
+EXACT = _schema(
+    crawl=_CRAWL,
+    record_id=_RECORD,
+    doc_id=_DOC,
+    host_bucket=(pa.uint16(), "bucket of the record"),
+    fetch_ts=(TS, "part of the order"),
+    first=(pa.bool_(), "represents its doc_id in this crawl"),
+    dup_of=(ID, "record_id of the first, null for the first itself"),
+    dup_count=(pa.uint32(), "records of this crawl with this doc_id"),
+    seen_crawl=(pa.string(), "earliest earlier crawl that holds this doc_id, or null"),
+    seen_record_id=(ID, "its first record there"),
+)
+
+LINES = _schema(
+    crawl=_CRAWL,
+    doc_id=_DOC,
+    record_id=_RECORD,
+    n_lines=(pa.int32(), "non-empty lines"),
+    removed=(pa.list_(pa.uint64()), "hashes of the lines taken out, ascending, distinct"),
+    n_removed=(pa.int32(), "lines taken out"),
+    bytes_after=(pa.int64(), "UTF-8 bytes left"),
+    empty_after=(pa.bool_(), "nothing is left: tagged, not dropped"),
+)
+
+# Role "data" beside role "signatures" (raw little-endian uint32, n x K, same row order) and role "bands" (by range).
+SIGNATURES = _schema(
+    crawl=_CRAWL,
+    doc_id=_DOC,
+    record_id=_RECORD,
+    n_shingles=(pa.int32(), "shingles before taking distinct ones"),
+)
+
+BAND_KEYS = _schema(
+    band=(pa.uint8(), "band number"),
+    key=(pa.uint64(), "64 bits mixed from the band's values and its number"),
+    doc_id=_DOC,
+    row=(pa.uint32(), "row in the signatures partition"),
+    host_bucket=(pa.uint16(), "its partition"),
+)
+
+# Partition = range of band key.
+BAND_BUCKETS = _schema(
+    crawl=_CRAWL,
+    band=(pa.uint8(), "the band in which they met"),
+    key=(pa.uint64(), "band key"),
+    anchor=(ID, "the leader that the member matched"),
+    doc_id=_DOC,
+    similarity=(pa.float32(), "estimated or exact Jaccard; null when verification is none"),
+)
+
+# Partition = range of doc_id; role "by_bucket" is read by near. Only documents in a cluster of two or more have a row.
+CLUSTERS = _schema(
+    crawl=_CRAWL,
+    doc_id=_DOC,
+    dup_cluster_id=(ID, "doc_id of the smallest member by id"),
+    dup_cluster_size=(pa.uint32(), "members in this crawl"),
+    dup_of=(ID, "doc_id of the first in order; null for itself"),
+    similarity=(pa.float32(), "similarity of the edge that decided"),
+)
+
+NEAR = _schema(
+    crawl=_CRAWL,
+    doc_id=_DOC,
+    record_id=_RECORD,
+    dup_cluster_id=(ID, "cluster, its own doc_id when alone"),
+    dup_cluster_size=(pa.uint32(), "members"),
+    dup_of=(ID, "doc_id of the first in order, null when kept"),
+    similarity=(pa.float32(), "that decided"),
+    matched_crawl=(pa.string(), "earlier crawl with a near-verbatim copy, or null"),
+    matched_doc_id=(ID, "that copy"),
+    matched_bands=(pa.uint8(), "band votes"),
+    survives=(pa.bool_(), "first of its cluster and new: scored and tokenised"),
+)
+
+BAND_INDEX = _schema(
+    band=(pa.uint8(), "band number"),
+    key=(pa.uint64(), "ascending within a band"),
+    doc_id=_DOC,
+)
+
+PROVENANCE = _schema(
+    crawl=_CRAWL,
+    record_id=_RECORD,
+    doc_id=_DOC,
+    url=(pa.string(), "as fetched"),
+    url_hash=(pa.uint64(), "canonical"),
+    host=(pa.string(), "host"),
+    host_id=(pa.uint64(), "container"),
+    fetch_ts=(TS, "WARC-Date"),
+    source_tier=(pa.string(), "tier"),
+    license_id=(pa.string(), "licence, or null where none is known"),
+    robots_state=(pa.string(), "at fetch"),
+    lang=(pa.string(), "ISO 639-3"),
+    lang_conf=(pa.float32(), "probability"),
+    content_type=(pa.string(), "media type"),
+    warc_path=(pa.string(), "source file"),
+    offset=(pa.int64(), "offset there"),
+    length=(pa.int64(), "length there"),
+    derived_from=(ID, "parent document of synthetic text"),
+    generator_model_id=(pa.string(), "for synthetic text"),
+    prompt_template_id=(pa.string(), "for synthetic text"),
+)
+
+CONTAMINATION = _schema(
+    crawl=_CRAWL,
+    doc_id=_DOC,
+    record_id=_RECORD,
+    benchmark=(pa.string(), "benchmark"),
+    item=(pa.string(), "item id there"),
+    span=(pa.string(), "question, options, answer, prompt, solution, ..."),
+    method=(pa.string(), "ngram, short or fuzzy"),
+    longest_run=(pa.int32(), "words in a row (characters in unspaced scripts)"),
+    containment=(pa.float32(), "fuzzy: share of the span's shingles in the window"),
+    start=(pa.int64(), "byte offset in the extracted text"),
+    end=(pa.int64(), "end offset"),
+)
+
+PII_SPAN = pa.struct([("start", pa.uint32()), ("end", pa.uint32()), ("kind", pa.string())])
+
+CATALOGUE_RECORDS = _schema(
+    crawl=_CRAWL,
+    record_id=_RECORD,
+    doc_id=_DOC,
+    url=(pa.string(), "as fetched"),
+    url_hash=(pa.uint64(), "canonical"),
+    host=(pa.string(), "host"),
+    host_id=(pa.uint64(), "container"),
+    fetch_ts=(TS, "WARC-Date"),
+    source_tier=(pa.string(), "tier"),
+    license_id=(pa.string(), "licence"),
+    robots_state=(pa.string(), "at fetch"),
+    holdout=(pa.string(), "web_sample, time_forward or null"),
+    first=(pa.bool_(), "represents its doc_id"),
+    dup_cluster_id=(ID, "near-duplicate cluster of the document; null where it never got there"),
+)
+
+YIELDS = _schema(
+    crawl=_CRAWL,
+    host_bucket=(pa.int16(), "bucket or range"),
+    stage=(pa.string(), "asset"),
+    docs_in=(pa.int64(), "documents that came in"),
+    docs_out=(pa.int64(), "that go on"),
+    bytes_in=(pa.int64(), "bytes that came in"),
+    bytes_out=(pa.int64(), "that go on"),
+    reason=(pa.string(), "null for the totals row; else why documents stopped here"),
+    docs=(pa.int64(), "documents of that reason"),
+)
+
+
+def check(table: pa.Table, schema: pa.Schema, name: str, *, extra: bool = False) -> pa.Table:
+    """Return ``table`` with the schema's columns in its order, cast to its types.
+
+    Args:
+        table: what a stage made.
+        schema: what it promises.
+        name: for the message.
+        extra: allow further columns (measures, scorers), which follow in their own order.
+
+    Raises:
+        SchemaError: naming the missing or unexpected columns, or the one that cannot be cast.
+    """
+    missing = [n for n in schema.names if n not in table.column_names]
+    surplus = [n for n in table.column_names if n not in schema.names]
+    if missing or (surplus and not extra):
+        raise SchemaError(f"table {name}: missing columns {missing}, unexpected {surplus}; see gristmill/schemas.py")
+    columns = []
+    for field in schema:
+        try:
+            columns.append(table.column(field.name).cast(field.type))
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
+            raise SchemaError(f"table {name}, column {field.name}: {error}") from error
+    fields = list(schema)
+    for n in surplus:
+        columns.append(table.column(n))
+        fields.append(pa.field(n, table.schema.field(n).type))
+    return pa.Table.from_arrays(columns, schema=pa.schema(fields))
+
+
+def empty(schema: pa.Schema) -> pa.Table:
+    """A table of no rows."""
+    return schema.empty_table()
+
+
+def from_rows(rows: list[Mapping[str, object]], schema: pa.Schema) -> pa.Table:
+    """Rows as mappings; a column that a row lacks is null."""
+    return pa.Table.from_pylist([dict(r) for r in rows], schema=schema)

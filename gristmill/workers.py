@@ -1,0 +1,137 @@
+"""Processes that do the work of a machine.
+
+Belongs here: a pool that makes partitions side by side, and the watched pool that reads slices of hostile documents
+and kills a worker that stays on one too long. Does not belong here: what a task does.
+
+Workers are forked by a fork server, which has imported the library and compiled nothing: forking this process would
+copy threads of Polars, obstore and gRPC in whatever state they are in. A worker dies with its parent.
+"""
+
+import ctypes
+import multiprocessing as mp
+import os
+import signal
+import traceback
+from collections.abc import Callable, Iterable, Iterator
+from multiprocessing.connection import Connection, wait
+from typing import Any, TypeVar
+
+from gristmill.errors import GristmillError, WorkerError
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+PR_SET_PDEATHSIG = 1
+TRIES = 3  # a worker that vanishes (killed for memory, say) has its task given to a fresh one twice more
+
+
+def context() -> mp.context.ForkServerContext:
+    """The one way in which processes are started."""
+    ctx = mp.get_context("forkserver")
+    ctx.set_forkserver_preload(["numpy", "pyarrow", "pyarrow.parquet", "gristmill.partition"])
+    return ctx
+
+
+def die_with_parent() -> None:
+    """Ask the kernel to kill this process when the fork server goes, which goes when the main process does."""
+    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
+
+
+def _serve(conn: Connection) -> None:
+    die_with_parent()
+    while True:
+        try:
+            message = conn.recv()
+        except EOFError:
+            return
+        if message is None:
+            return
+        function, task = message
+        try:
+            conn.send(("done", function(task)))
+        except GristmillError as error:
+            conn.send(("error", error))
+        except BaseException:  # noqa: BLE001 - whatever it was, the parent must name the task
+            conn.send(("crash", traceback.format_exc()))
+
+
+class _Worker:
+    def __init__(self, ctx: mp.context.ForkServerContext) -> None:
+        self.conn, child = ctx.Pipe()
+        self.process = ctx.Process(target=_serve, args=(child,), daemon=True)
+        self.process.start()
+        child.close()
+        self.index = -1
+
+    def stop(self) -> None:
+        self.process.kill()
+        self.process.join()
+        self.conn.close()
+
+
+def run_tasks(function: Callable[[T], R], tasks: Iterable[T], workers: int) -> Iterator[tuple[int, R]]:
+    """Run ``function`` on every task, yielding (index, result) as they end.
+
+    Args:
+        function: importable by name.
+        tasks: picklable.
+        workers: processes; 0 runs them here, one after the other.
+
+    Raises:
+        GristmillError: as raised by the function; the other workers are stopped.
+        WorkerError: when a task raised something else, or its worker died three times.
+    """
+    todo = list(tasks)
+    if workers <= 0:
+        for index, task in enumerate(todo):
+            yield index, function(task)
+        return
+    ctx = context()
+    queue = list(range(len(todo)))[::-1]
+    tries = [0] * len(todo)
+    pool: list[_Worker] = []
+    try:
+        pool = [_Worker(ctx) for _ in range(min(workers, len(todo)))]
+        while queue or any(w.index >= 0 for w in pool):
+            for worker in pool:
+                if worker.index < 0 and queue:
+                    worker.index = queue.pop()
+                    tries[worker.index] += 1
+                    worker.conn.send((function, todo[worker.index]))
+            busy = {w.conn: w for w in pool if w.index >= 0}
+            for ready in wait(list(busy)):
+                worker = busy[ready]  # type: ignore[index]
+                index = worker.index
+                try:
+                    kind, value = worker.conn.recv()
+                except (EOFError, ConnectionResetError):
+                    worker.process.join(5)
+                    code = worker.process.exitcode
+                    pool[pool.index(worker)] = _Worker(ctx)
+                    worker.stop()
+                    if tries[index] >= TRIES:
+                        raise WorkerError(
+                            f"task {todo[index]} ended its worker {TRIES} times (exit {code}; -9 is usually memory): "
+                            "give it fewer workers or more memory"
+                        ) from None
+                    queue.append(index)
+                    continue
+                worker.index = -1
+                if kind == "error":
+                    raise value
+                if kind == "crash":
+                    raise WorkerError(f"task {todo[index]} failed:\n{value}")
+                yield index, value
+    finally:
+        for worker in pool:
+            worker.stop()
+
+
+def default_workers() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def never(*_: Any) -> None:
+    """A progress callback that does nothing."""
