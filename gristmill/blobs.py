@@ -19,6 +19,7 @@ import pyarrow as pa
 from gristmill.errors import StoreError
 
 TMP_PREFIX = ".tmp-"
+_REFUSALS = ("403", "AccessDenied", "SignatureDoesNotMatch", "InvalidAccessKeyId")  # obstore gives some as plain errors
 
 
 class Blobs(Protocol):
@@ -193,11 +194,11 @@ class S3Blobs:
         except (AlreadyExistsError, FileExistsError) as error:
             raise FileExistsError(f"{self.root}/{path}") from error
         except (PermissionDeniedError, UnauthenticatedError) as error:
-            raise StoreError(f"the object store refuses access to {self.root}/{path}: check the credentials") from error
+            raise StoreError(f"{self.root}/{path}: the object store refuses access: check the credentials") from error
         except BaseError as error:
             text = str(error)
-            if "403" in text or "AccessDenied" in text or "SignatureDoesNotMatch" in text or "InvalidAccessKeyId" in text:
-                raise StoreError(f"the object store refuses access to {self.root}/{path}: check the credentials") from error
+            if any(word in text for word in _REFUSALS):
+                raise StoreError(f"{self.root}/{path}: the object store refuses access: check the credentials") from error
             raise StoreError(f"the object store failed on {self.root}/{path} after retries: {text[:400]}") from error
 
     def get(self, path: str) -> bytes:

@@ -6,6 +6,7 @@ Belongs here: canonical JSON and the hash over it. A value with no stable bytes 
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, is_dataclass
 from enum import Enum
@@ -23,7 +24,7 @@ def stable(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | str):
         return value
     if isinstance(value, float):
-        if value != value or value in (float("inf"), float("-inf")):
+        if not math.isfinite(value):
             raise TypeError(f"{value!r} has no stable JSON spelling")
         return value
     if isinstance(value, bytes):
@@ -54,5 +55,5 @@ def digest(value: Any) -> str:
 
 
 def fingerprint(value: Any) -> str:
-    """Short sha256 (16 hex digits) of the canonical JSON of ``value``; stands in paths and as Dagster's code_version."""
+    """Short sha256 (16 hex digits) of the canonical JSON of ``value``; for paths and as Dagster's code_version."""
     return digest(value)[:FINGERPRINT_HEX]

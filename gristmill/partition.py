@@ -80,7 +80,7 @@ class Partition:
 
     def read_range(self, asset: str, role: str, number: int | None = None, columns: list[str] | None = None,
                    crawl: str | None = None) -> pa.Table:
-        """This range of every bucket's file of ``role``, concatenated in bucket order."""
+        """The range ``number`` (by default this bucket's) of every bucket's file of ``role``, concatenated in bucket order."""
         n = self.bucket if number is None else number
         if n is None:
             raise ValueError("an asset without buckets must name the range it reads")
@@ -100,7 +100,8 @@ class Partition:
 
     # -- writing -------------------------------------------------------------------------------------------------
 
-    def write(self, table: pa.Table, schema: pa.Schema | None = None, *, role: str = "data", extra: bool = False) -> None:
+    def write(self, table: pa.Table, schema: pa.Schema | None = None, *, role: str = "data",
+              extra: bool = False) -> None:
         """Write a table under a role, checked against its schema (by default the one named like the asset)."""
         table = self._checked(table, schema, role, extra)
         self._files.append(self.store.put_part(self.key(), parquet_bytes(table), role, ".parquet", table.num_rows))
@@ -155,7 +156,8 @@ class Partition:
             inputs={i.asset: inputs_digest(self.store, self, i) for i in self.stage.inputs},
             state=self.state, counts=self.counts, info=self.info,
         )
-        usage = {"wall_s": round(time.time() - started, 3), "cpu_s": round(_cpu() - cpu, 3), "ended": time.time(), **self.run}
+        ended = time.time()
+        usage = {"wall_s": round(ended - started, 3), "cpu_s": round(_cpu() - cpu, 3), "ended": ended, **self.run}
         self.store.commit(self.key(), manifest, usage)
         return manifest
 

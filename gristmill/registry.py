@@ -1,7 +1,8 @@
 """The registry of crawls: which there are, and the one order ("ordinal") in which they count as earlier and later.
 
-Belongs here: names and ordinals. Does not belong here: what is in a crawl. An ordinal is given once, by create-exclusive,
-and never reused; a crawl key is never deleted (Dagster gives a re-added key its old materialisations back).
+Belongs here: names, ordinals, and where a crawl landed. Does not belong here: what is in a crawl. An ordinal is given
+once, by create-exclusive, and never reused; a crawl key is never deleted (Dagster gives a re-added key its old
+materialisations back).
 """
 
 import json
@@ -53,6 +54,18 @@ class Registry:
                 return ordinal
             except FileExistsError:
                 continue  # another process took the ordinal; look again
+
+    def set_landing(self, crawl: str, landing: str) -> None:
+        """Remember where a crawl landed, when that is not the site's landing area. Never part of a fingerprint."""
+        self.store.blobs.put(f"registry/landings/{crawl}.json", canonical_json({"landing": landing}))
+
+    def landing(self, crawl: str) -> str | None:
+        """Where a crawl landed, or None for the site's landing area."""
+        try:
+            place: str = json.loads(self.store.blobs.get(f"registry/landings/{crawl}.json"))["landing"]
+            return place
+        except FileNotFoundError:
+            return None
 
     def ordinal(self, crawl: str) -> int:
         """The crawl's ordinal. Raises LandingError where it has none."""

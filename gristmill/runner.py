@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from gristmill.funnel import BY_NAME, FUNNEL, Plan, Stage
 from gristmill.params import PipelineParams, SiteConfig
 from gristmill.partition import Made, Partition, make
+from gristmill.registry import Registry
 from gristmill.store import Store
 from gristmill.workers import never, run_tasks
 
@@ -33,11 +34,19 @@ class Task:
 
 def make_task(task: Task, progress: Callable[[int, int], None] = never) -> Made:
     """Make a task's partition in this process."""
-    part = Partition(
+    return make(partition_of(task, progress), force=task.force)
+
+
+def partition_of(task: Task, progress: Callable[[int, int], None] = never) -> Partition:
+    """The partition that a task names, with the place where its crawl landed."""
+    site = task.site
+    if task.crawl is not None and BY_NAME[task.stage].group == "acquire":
+        landing = Registry(task.store).landing(task.crawl)
+        site = site.model_copy(update={"landing": landing}) if landing else site
+    return Partition(
         store=task.store, plan=Plan(task.params), stage=BY_NAME[task.stage], crawl=task.crawl, bucket=task.bucket,
-        site=task.site, workers=task.workers, progress=progress,
+        site=site, workers=task.workers, progress=progress,
     )
-    return make(part, force=task.force)
 
 
 def run_stage(store: Store, plan: Plan, site: SiteConfig, stage: Stage, crawl: str | None, *,

@@ -58,8 +58,8 @@ class Key:
         return "/".join(parts)
 
     def __str__(self) -> str:
-        where = "|".join(([self.crawl] if self.crawl else []) + ([f"{self.bucket:04d}"] if self.bucket is not None else []))
-        return f"{self.asset}[{where}]" if where else self.asset
+        where = [w for w in (self.crawl, None if self.bucket is None else f"{self.bucket:04d}") if w is not None]
+        return f"{self.asset}[{'|'.join(where)}]" if where else self.asset
 
 
 @dataclass(frozen=True)
@@ -241,7 +241,8 @@ class Store:
             raise DamagedPartitionError(f"{key}: {path} is gone; run {_command(key)} --force") from error
         if len(data) != ref.bytes or hashlib.sha256(data).hexdigest() != ref.sha256:
             raise DamagedPartitionError(
-                f"{key}: {path} is not what was committed ({len(data)} of {ref.bytes} bytes); run {_command(key)} --force"
+                f"{key}: {path} is not what was committed ({len(data)} of {ref.bytes} bytes); "
+                f"run {_command(key)} --force"
             )
         return data
 
@@ -373,4 +374,4 @@ class Store:
 
 def _command(key: Key) -> str:
     crawl = f" --crawl {key.crawl}" if key.crawl else ""
-    return f"`gristmill run{crawl} --stage {key.asset}`"
+    return f"gristmill run{crawl} --stage {key.asset}"

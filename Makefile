@@ -1,0 +1,48 @@
+# `make demo` and `make test` are all a new user needs. Python 3.11 to 3.13; the environment is made in .venv.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes
+
+.PHONY: demo test test-all lint types ui bench clean python
+
+python:
+	@$(PYTHON) -c 'import sys; v = sys.version_info; ok = (3, 11) <= v[:2] <= (3, 13); \
+	ok or print(f"Gristmill needs Python 3.11, 3.12 or 3.13, and {sys.executable} is {v[0]}.{v[1]}. " \
+	"Name another one: make $(MAKECMDGOALS) PYTHON=python3.12"); sys.exit(not ok)'
+
+$(VENV)/pipeline.done: requirements/pipeline.txt pyproject.toml | python
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@echo "installing pinned packages into $(VENV) (about 1.4 GB) ..."
+	@$(PIP) -r requirements/pipeline.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e .
+	@touch $@
+
+$(VENV)/dev.done: requirements/dev.txt $(VENV)/pipeline.done
+	@$(PIP) -r requirements/dev.txt
+	@touch $@
+
+demo: $(VENV)/pipeline.done
+	@$(BIN)/gristmill demo
+
+test: $(VENV)/dev.done
+	@$(BIN)/python -m pytest -m "not slow and not browser" $(ARGS)
+
+test-all: $(VENV)/dev.done
+	@$(BIN)/python -m pytest $(ARGS)
+
+lint: $(VENV)/dev.done
+	@$(BIN)/ruff check .
+
+types: $(VENV)/dev.done
+	@$(BIN)/mypy
+
+ui: $(VENV)/pipeline.done
+	@DAGSTER_HOME="$(CURDIR)" $(BIN)/dagster dev -h 127.0.0.1 -p $(or $(PORT),3000)
+
+bench: $(VENV)/dev.done
+	@for f in bench/[a-z]*.py; do n=$$(basename $$f .py); \
+	case $$n in report|peer) ;; *) echo "== $$n"; $(BIN)/python -m bench.$$n || exit 1;; esac; done
+
+clean:
+	rm -rf demo state

@@ -1,0 +1,81 @@
+"""The code location: everything Dagster knows, built from one parameter file.
+
+Belongs here: reading ``GRISTMILL_PIPELINE`` (the only place that does) and putting assets, checks and resources
+together. Nothing is wired at import of any other module.
+"""
+
+import os
+import warnings
+from pathlib import Path
+from typing import Any
+
+import dagster as dg
+
+# The house uses partitioned checks and owners, which Dagster marks as preview and beta: known, pinned, tested.
+for _category in (dg.PreviewWarning, dg.BetaWarning):
+    warnings.filterwarnings("ignore", category=_category)
+
+from assets.manifest import manifest_asset  # noqa: E402
+from assets.stages import stage_assets  # noqa: E402
+from checks.yields import yield_checks  # noqa: E402
+from gristmill.funnel import FUNNEL, Plan  # noqa: E402
+from gristmill.observe.progress import Reporter, Silent  # noqa: E402
+from gristmill.params import Pipeline, read_pipeline  # noqa: E402
+from resources.places import Places  # noqa: E402
+
+PIPELINE_VARIABLE = "GRISTMILL_PIPELINE"
+ROOT = Path(__file__).resolve().parent
+DEFAULTS = ("pipeline.yaml", "demo/pipeline.yaml")
+
+
+def pipeline_file() -> Path:
+    """The parameter file in force: the variable's, else ``pipeline.yaml`` here, else the demo's."""
+    named = os.environ.get(PIPELINE_VARIABLE)
+    if named:
+        return Path(named)
+    for name in DEFAULTS:
+        if (ROOT / name).exists():
+            return ROOT / name
+    return ROOT / DEFAULTS[-1]
+
+
+def build_definitions(pipeline: Pipeline | None = None, *, reporter: Reporter | None = None,
+                      resources: dict[str, Any] | None = None) -> dg.Definitions:
+    """All definitions.
+
+    Args:
+        pipeline: parameters and places; None reads the file in force.
+        reporter: told of progress.
+        resources: replace resources by name (tests, deployments).
+    """
+    chosen = pipeline or read_pipeline(pipeline_file())
+    plan = Plan(chosen.params)
+    site = chosen.site
+    assets = stage_assets(plan, reporter or Silent())
+    on_grid = [a for a, s in zip(assets, FUNNEL, strict=True) if s.on_grid]
+    checks = yield_checks(assets, plan)
+    manifest = manifest_asset(plan, site)
+    jobs = [
+        dg.define_asset_job("funnel_job", selection=dg.AssetSelection.assets(*on_grid),
+                            description="Everything between a landed crawl and its catalogue, over a range of buckets."),
+        *(dg.define_asset_job(f"{s.name}_job", selection=dg.AssetSelection.assets(a), description=s.summary)
+          for a, s in zip(assets, FUNNEL, strict=True) if not s.on_grid),
+        dg.define_asset_job("manifest_job", selection=dg.AssetSelection.assets(manifest),
+                            description="Freeze a dataset version."),
+    ]
+    return dg.Definitions(
+        assets=[*assets, manifest],
+        asset_checks=checks,
+        jobs=jobs,
+        resources={
+            "places": Places(store=site.store, landing=site.landing, holdout=site.holdout, models=site.models),
+            **(resources or {}),
+        },
+        executor=dg.in_process_executor,
+    )
+
+
+@dg.definitions
+def defs() -> dg.Definitions:
+    """What ``dagster dev`` loads; read when it asks, not at import."""
+    return build_definitions()

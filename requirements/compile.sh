@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# Writes the pinned, hashed requirement files anew. Needs uv. No index lines: the client's own settings decide where from.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+compile() {
+  uv pip compile --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header \
+    --no-strip-extras --no-annotate -q "$@"
+}
+compile pyproject.toml -o requirements/base.txt
+compile pyproject.toml requirements/build.in --extra pipeline --extra dev --extra aws --extra postgres --extra k8s \
+  -o requirements/dev.txt
+compile pyproject.toml requirements/build.in --extra pipeline -c requirements/dev.txt -o requirements/pipeline.txt

@@ -1,0 +1,1 @@
+"""Dagster resources: places and connections. A resource never knows another."""
