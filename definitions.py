@@ -57,7 +57,7 @@ def build_definitions(pipeline: Pipeline | None = None, *, reporter: Reporter | 
     manifest = manifest_asset(plan, site)
     jobs = [
         dg.define_asset_job("funnel_job", selection=dg.AssetSelection.assets(*on_grid),
-                            description="Everything between a landed crawl and its catalogue, over a range of buckets."),
+                            description="From a landed crawl to its catalogue, over a range of buckets."),
         *(dg.define_asset_job(f"{s.name}_job", selection=dg.AssetSelection.assets(a), description=s.summary)
           for a, s in zip(assets, FUNNEL, strict=True) if not s.on_grid),
         dg.define_asset_job("manifest_job", selection=dg.AssetSelection.assets(manifest),

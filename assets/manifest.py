@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import dagster as dg
+from pydantic import Field
 
 from gristmill.errors import ManifestError
 from gristmill.funnel import FUNNEL, Plan
@@ -18,7 +19,7 @@ from resources.places import Places
 class ManifestConfig(dg.Config):
     """What a version is built from. Empty means: every crawl that has a catalogue, and the site's recipe."""
 
-    crawls: list[str] = []
+    crawls: list[str] = Field(default_factory=list)
     recipe: str = ""
 
 

@@ -92,7 +92,9 @@ def stage_asset(stage: Stage, plan: Plan, reporter: Reporter) -> dg.AssetsDefini
     elif stage.by == "crawl":
         partitions = grids.crawls()
     schema = getattr(schemas, stage.name.upper(), None)
-    metadata: dict[str, Any] = {"partition is": stage.by, "body": stage.body, "fingerprint": plan.fingerprints[stage.name]}
+    metadata: dict[str, Any] = {
+        "partition is": stage.by, "body": stage.body, "fingerprint": plan.fingerprints[stage.name],
+    }
     if schema is not None:
         metadata["dagster/column_schema"] = column_schema(schema)
 
