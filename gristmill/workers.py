@@ -13,6 +13,7 @@ import os
 import signal
 import traceback
 from collections.abc import Callable, Iterable, Iterator
+from multiprocessing import forkserver
 from multiprocessing.connection import Connection, wait
 from typing import Any, TypeVar
 
@@ -33,8 +34,16 @@ def context() -> mp.context.ForkServerContext:
 
 
 def die_with_parent() -> None:
-    """Ask the kernel to kill this process when the fork server goes, which goes when the main process does."""
+    """Ask the kernel to kill this process when the fork server goes, which goes when the main process does.
+
+    The fork server lives while anyone holds its "alive" descriptor, and multiprocessing hands that to every worker: a
+    worker that kept it would keep the server, and with it itself, alive after the main process was killed.
+    """
     ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    server: Any = vars(forkserver)["_forkserver"]  # private, and the only handle on that descriptor
+    if server._forkserver_alive_fd is not None:
+        os.close(server._forkserver_alive_fd)
+        server._forkserver_alive_fd = None
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
 
 
