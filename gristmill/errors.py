@@ -60,6 +60,10 @@ class ManifestError(GristmillError):
     """A dataset manifest cannot be built, read, or verified."""
 
 
+class ShardError(GristmillError):
+    """A token shard is damaged, missing, or no longer the one its manifest names; or too much of a run was skipped."""
+
+
 class CheckpointError(GristmillError):
     """A checkpoint's pins (manifest, recipe, tokenizer, sampler) are not those of this loader."""
 
