@@ -7,6 +7,7 @@ themselves, and create-exclusive is ``If-None-Match: *``.
 
 import contextlib
 import errno
+import io
 import os
 import shutil
 import tempfile
@@ -19,6 +20,7 @@ import pyarrow as pa
 from gristmill.errors import StoreError
 
 TMP_PREFIX = ".tmp-"
+READ_AHEAD = 256 << 10  # bytes of a ranged read; a Parquet footer fits in one
 _REFUSALS = ("403", "AccessDenied", "SignatureDoesNotMatch", "InvalidAccessKeyId")  # obstore gives some as plain errors
 
 
@@ -239,13 +241,43 @@ class S3Blobs:
             self._store.delete(path)
 
     def open_input(self, path: str) -> pa.NativeFile:
-        import obstore
-
-        with self._errors(path):
-            return pa.PythonFile(obstore.open_reader(self._store, path), mode="r")
+        size = self.size(path)
+        if size is None:
+            raise FileNotFoundError(f"{self.root}/{path}")
+        return pa.PythonFile(io.BufferedReader(_RangedObject(self, path, size), READ_AHEAD), mode="r")
 
     def local(self, path: str) -> Path | None:
         return None
+
+
+class _RangedObject(io.RawIOBase):
+    """An object as a seekable file; every read is a ranged get, buffered by the caller."""
+
+    def __init__(self, blobs: S3Blobs, path: str, size: int) -> None:
+        self._blobs, self._path, self._size, self._at = blobs, path, size, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._at
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        self._at = base + offset
+        return self._at
+
+    def readinto(self, buffer: Any) -> int:
+        wanted = min(len(buffer), self._size - self._at)
+        if wanted <= 0:
+            return 0
+        data = self._blobs.get_range(self._path, self._at, wanted)
+        buffer[: len(data)] = data
+        self._at += len(data)
+        return len(data)
 
 
 def open_blobs(root: str | Path, options: Mapping[str, Any] | None = None) -> Blobs:
