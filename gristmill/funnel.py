@@ -140,7 +140,7 @@ FUNNEL: tuple[Stage, ...] = (
           ("decontaminate",), (*_on("text", "language", "lines", "near"), *_on("eval_holdout", scope="site")),
           "Benchmark items found in documents: n-gram runs, short spans, windowed containment."),
     Stage("tokens", "tokens", "bucket", "gristmill.tokens.stages:tokens", 1, ("tokenize",),
-          _on("text", "language", "lines", "near", "quality", "safety"),
+          _on("text", "language", "lines", "near", "provenance", "quality", "safety"),
           "Released text (boilerplate out, personal data replaced) as token ids, laid out by shard range."),
     Stage("shards", "tokens", "range", "gristmill.tokens.stages:shards", 1, ("tokenize",),
           _on("tokens", scope="crawl"),

@@ -139,9 +139,13 @@ class DecontaminateParams(Params):
 class TokenizeParams(Params):
     """Tokenizer and shards."""
 
-    tokenizer: ModelRef | None = None
-    bos: bool = False
-    eos: bool = True
+    tokenizer: ModelRef | None = None  # tokenizer.json or a tiktoken rank file
+    bos: bool = False  # a document starts with bos_token
+    eos: bool = True  # and ends with eos_token
+    bos_token: str | None = None
+    eos_token: str | None = "<|endoftext|>"
+    pattern: str | None = None  # tiktoken files only: the pre-tokenizer's expression, which they do not hold
+    special_tokens: dict[str, int] | None = None  # tiktoken files only
     floor: float = 0.0  # tokenise_floor: percentile of the ensemble under which a document is not tokenised
     shard_tokens: int = 30_000_000
     seed: int = 1

@@ -4,7 +4,7 @@ Belongs here: Arrow schemas, and the check that a table has the columns it promi
 is computed. The why of each table is in ``docs/decisions.md`` and the stage's module.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pyarrow as pa
 
@@ -242,6 +242,117 @@ CATALOGUE_RECORDS = _schema(
     dup_cluster_id=(ID, "near-duplicate cluster of the document; null where it never got there"),
 )
 
+# Role "data": one row a document that reached this stage, in its host bucket. Role "by_range": the same rows cut by
+# keyed hash, with shard_key and ids (large_list<uint32>, BOS and EOS included; empty where it was not admitted).
+TOKENS = _schema(
+    crawl=_CRAWL,
+    doc_id=_DOC,
+    record_id=_RECORD,
+    host_bucket=(pa.uint16(), "bucket of the record"),
+    row=(pa.uint32(), "row of its provenance in that bucket: the locator"),
+    source_tier=(pa.string(), "tier"),
+    license_id=(pa.string(), "licence"),
+    lang=(pa.string(), "ISO 639-3"),
+    stratum=(pa.string(), "tier.language.quality band.length bucket; null where it was not tokenised"),
+    n_tokens=(pa.int64(), "tokens, BOS and EOS included; 0 where it was not tokenised"),
+    n_bytes=(pa.int64(), "UTF-8 bytes of the released text"),
+    reason=(pa.string(), "null enters a shard; tokenize_floor, empty, token_run, low_entropy, dominant_token"),
+    value=(pa.float64(), "the value that decided"),
+    bound=(pa.float64(), "against this bound"),
+    window=(pa.int64(), "first token of the window that decided"),
+)
+
+# Partition = range of keyed hash(doc_id). Role "data": one row a shard. Role "by_bucket": SHARDED_DOCS by host bucket.
+SHARDS = _schema(
+    crawl=_CRAWL,
+    stratum=(pa.string(), "tier.language.quality band.length bucket"),
+    hash=(pa.string(), "sha256 over .bin and .idx, hex"),
+    path=(pa.string(), "folder in the store; files are shard_00000.{bin,idx,meta,docs}"),
+    n_docs=(pa.int64(), "documents"),
+    n_tokens=(pa.int64(), "tokens"),
+    n_bytes=(pa.int64(), "bytes of .bin"),
+    sha256_bin=(pa.string(), "hex"),
+    sha256_idx=(pa.string(), "hex"),
+    sha256_docs=(pa.string(), "hex"),
+)
+
+SHARDED_DOCS = _schema(
+    crawl=_CRAWL,
+    doc_id=_DOC,
+    record_id=_RECORD,
+    shard=(pa.string(), "content hash; null where the document is in none"),
+    ordinal=(pa.uint32(), "its number in the shard"),
+    stratum=(pa.string(), "of the shard"),
+    n_tokens=(pa.int64(), "tokens, BOS and EOS included"),
+    n_bytes=(pa.int64(), "bytes of the released text"),
+    reason=(pa.string(), "why it is in no shard"),
+    value=(pa.float64(), "the value that decided"),
+    bound=(pa.float64(), "against this bound"),
+    window=(pa.int64(), "first token of the window that decided"),
+)
+
+# The .docs file beside a shard.
+SHARD_DOCS = _schema(
+    ordinal=(pa.uint32(), "0, 1, ... in the shard"),
+    doc_id=_DOC,
+    record_id=_RECORD,
+    crawl=_CRAWL,
+    host_bucket=(pa.uint16(), "partition of its provenance row"),
+    row=(pa.uint32(), "that row"),
+    n_tokens=(pa.uint32(), "tokens"),
+)
+
+# What a predicate may name. Columns of heuristics, quality and safety (one a measure, a scorer, a category) follow these.
+CATALOGUE = _schema(
+    crawl=_CRAWL,
+    doc_id=_DOC,
+    record_id=_RECORD,
+    url=(pa.string(), "of the first record, as fetched"),
+    url_hash=(pa.uint64(), "canonical"),
+    host=(pa.string(), "host"),
+    host_id=(pa.uint64(), "container"),
+    fetch_ts=(TS, "WARC-Date"),
+    source_tier=(pa.string(), "tier"),
+    license_id=(pa.string(), "licence, or null where none is known"),
+    robots_state=(pa.string(), "at fetch"),
+    content_type=(pa.string(), "media type"),
+    derived_from=(ID, "parent document of synthetic text"),
+    generator_model_id=(pa.string(), "for synthetic text"),
+    prompt_template_id=(pa.string(), "for synthetic text"),
+    title=(pa.string(), "title"),
+    extractor=(pa.string(), "engine and version"),
+    n_chars=(pa.int64(), "code points of the extracted text"),
+    n_bytes=(pa.int64(), "its UTF-8 bytes"),
+    lang=(pa.string(), "ISO 639-3"),
+    script=(pa.string(), "ISO 15924"),
+    lang_conf=(pa.float32(), "probability"),
+    script_share=(pa.float32(), "share of letters in a script of the language"),
+    n_words=(pa.int32(), "words"),
+    dup_count=(pa.uint32(), "records of this crawl with this text"),
+    dup_cluster_id=(ID, "near-duplicate cluster"),
+    dup_cluster_size=(pa.uint32(), "its members"),
+    dup_of=(ID, "first of the cluster; null when kept"),
+    similarity=(pa.float32(), "that decided"),
+    matched_crawl=(pa.string(), "earlier crawl with a near-verbatim copy"),
+    matched_doc_id=(ID, "that copy"),
+    matched_bands=(pa.uint8(), "band votes"),
+    survives=(pa.bool_(), "scored and offered to the tokenizer"),
+    lines_removed=(pa.int32(), "boilerplate lines taken out"),
+    bytes_after=(pa.int64(), "bytes left after that"),
+    shard=(pa.string(), "content hash; null where the document is in none"),
+    ordinal=(pa.uint32(), "its number there"),
+    stratum=(pa.string(), "of the shard"),
+    n_tokens=(pa.int64(), "tokens, BOS and EOS included"),
+    released_bytes=(pa.int64(), "bytes of the released text"),
+    length_bucket=(pa.int8(), "0: under 1k tokens, 1: 4k, 2: 16k, 3: 64k, 4: longer"),
+    not_tokenised=(pa.string(), "why it is in no shard: floor or admission"),
+    not_tokenised_value=(pa.float64(), "the value that decided"),
+    not_tokenised_bound=(pa.float64(), "against this bound"),
+    contaminated=(pa.bool_(), "holds a benchmark item"),
+    benchmarks=(pa.list_(pa.string()), "which benchmarks, sorted"),
+    longest_run=(pa.int32(), "words in a row shared with one item"),
+)
+
 YIELDS = _schema(
     crawl=_CRAWL,
     host_bucket=(pa.int16(), "bucket or range"),
@@ -289,6 +400,6 @@ def empty(schema: pa.Schema) -> pa.Table:
     return schema.empty_table()
 
 
-def from_rows(rows: list[Mapping[str, object]], schema: pa.Schema) -> pa.Table:
+def from_rows(rows: Sequence[Mapping[str, object]], schema: pa.Schema) -> pa.Table:
     """Rows as mappings; a column that a row lacks is null."""
     return pa.Table.from_pylist([dict(r) for r in rows], schema=schema)
