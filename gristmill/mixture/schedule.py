@@ -152,8 +152,8 @@ def compile_schedule(
 
     Args:
         phases: as in a manifest: ``name, tokens, seq_len, packing, batch [[samples, steps | null], ...], weights
-            {source: decimal string}``. Weights count relative to their sum. A phase has the fewest whole steps that
-            show at least its ``tokens``.
+            {source: decimal string}``. Weights count relative to their sum. A phase has as many whole steps as its
+            ``tokens`` hold.
         max_epochs: {source: decimal string}; a source that is not named has no cap. An epoch is every sequence of the
             source once; what layouts show adds up.
         sequences: {layout: {source: sequences of one epoch}}.
@@ -271,7 +271,9 @@ class _Compiler:
                 self._append(segment, whole)
             steps -= whole
             if steps:
-                quota = _settle(active, batch, {s: self._left(s, layout) for s in left}, name)
+                quota = _settle(active, batch, {s: self._left(s, layout) for s in left})
+                if quota is None:
+                    raise self._nobody(name, asked, layout)
                 shares = tuple(Fraction(n, batch) for n in quota)
                 self._append(
                     Segment(index, name, layout, seq_len, self.step, 1, batch, shares, _cuts_of(quota, batch),
@@ -296,15 +298,21 @@ class _Compiler:
         rest = [Fraction(0) if s in used_up else w for s, w in enumerate(active)]
         total = sum(rest, Fraction(0))
         if total == 0:
-            raise RecipeError(
-                f"phase {name}: from step {self.step} nobody is left to take the weight; "
-                + "; ".join(
-                    f"{r.source} would be shown {float(r.asked_epochs):.2f} epochs and its cap is {float(r.cap):g} "
-                    f"({self.table[layout][self.names.index(r.source)]:,} sequences an epoch)"
-                    for r in self.redistributions if r.phase == name)
-                + ": raise a cap, add a source, or ask for fewer tokens"
-            )
+            raise self._nobody(name, asked, layout)
         return [w / total for w in rest]
+
+    def _nobody(self, name: str, asked: list[Fraction | None], layout: str) -> RecipeError:
+        """Every source of the phase is at its cap and the phase goes on."""
+        lines = [
+            f"{source} would be shown {float(epochs):.2f} epochs and its cap is {float(self.caps[source]):g} "
+            f"({self.table[layout][s]:,} sequences an epoch)"
+            for s, source in enumerate(self.names)
+            if (epochs := asked[s]) is not None and source in self.caps
+        ]
+        return RecipeError(
+            f"phase {name}: from step {self.step} nobody is left to take the weight; {'; '.join(lines)}: raise a cap, "
+            "add a source, or ask for fewer tokens"
+        )
 
 
 def _too_many(
@@ -318,20 +326,20 @@ def _too_many(
 
 
 def _ramp(name: str, tokens: int, seq_len: int, batch: Sequence[Sequence[Any]]) -> list[tuple[int, int]]:
-    """[(samples per step, steps)] that show at least ``tokens``; whole steps only."""
-    left = -(-tokens // seq_len)  # sequences
-    if left <= 0:
-        raise RecipeError(f"phase {name}: {tokens} tokens is nothing to show")
+    """[(samples per step, steps)] that show at most ``tokens``: whole steps only, under one step left over."""
+    left = tokens // seq_len  # sequences
     result = []
     for samples, steps in batch:
         if not 0 < samples < MAX_BATCH:
             raise RecipeError(f"phase {name}: {samples} samples per step is not between 1 and {MAX_BATCH - 1}")
-        needed = -(-left // samples)
-        taken = needed if steps is None else min(int(steps), needed)
+        fitting = left // samples
+        taken = fitting if steps is None else min(int(steps), fitting)
         if taken > 0:
             result.append((int(samples), taken))
             left -= taken * samples
-        if left <= 0:
+        if taken == fitting:
+            if not result:
+                raise RecipeError(f"phase {name}: {tokens:,} tokens are less than one step ({samples} x {seq_len})")
             return result
     raise RecipeError(
         f"phase {name}: its batch ramp {[list(b) for b in batch]} ends {left * seq_len:,} tokens before the phase's "
@@ -374,10 +382,10 @@ def _most_steps(segment: Segment, source: int, allowed: int) -> int:
     return low
 
 
-def _settle(weights: Sequence[Fraction], batch: int, left: Mapping[int, int | None], name: str) -> list[int]:
+def _settle(weights: Sequence[Fraction], batch: int, left: Mapping[int, int | None]) -> list[int] | None:
     """Whole quotas of one step: shares of the weights, but no source gives more than its cap still allows.
 
-    At least one source gives exactly what it has left.
+    At least one source gives exactly what it has left. None when all of them together cannot fill the step.
     """
     fixed: dict[int, int] = {}
     while True:
@@ -389,10 +397,7 @@ def _settle(weights: Sequence[Fraction], batch: int, left: Mapping[int, int | No
             break
         fixed.update(over)
         if len(fixed) == len(left) and sum(fixed.values()) < batch:
-            raise RecipeError(
-                f"phase {name}: the caps leave {sum(fixed.values())} sequences for a step of {batch}; nobody is left "
-                "to take the weight: raise a cap, add a source, or ask for fewer tokens"
-            )
+            return None
     quota = [fixed.get(s, 0) for s in range(len(weights))]
     shares = {s: room * w / total for s, w in free.items()}
     for s, share in shares.items():
