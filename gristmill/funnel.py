@@ -86,7 +86,7 @@ FUNNEL: tuple[Stage, ...] = (
     Stage("raw_warc", "acquire", "bucket", "gristmill.acquire.stages:raw_warc", 1, ("grid",),
           _on("crawl_slices", scope="crawl"),
           "All records of a host bucket as one zstd WARC, and the index into it.", kinds=("warc", "zstd")),
-    Stage("unique_records", "acquire", "bucket", "gristmill.acquire.stages:unique_records", 1, ("acquire",),
+    Stage("unique_records", "acquire", "bucket", "gristmill.acquire.stages:unique_records", 1, ("unique",),
           _on("raw_warc"),
           "Recrawls collapsed (same URL, same payload), revisits resolved, hold-out pages marked."),
     Stage("text", "extract", "bucket", "gristmill.extract.stages:text", 1, ("extract",),

@@ -36,12 +36,22 @@ class GridParams(Params):
 class AcquireParams(Params):
     """Reading the landing area and splitting it."""
 
-    max_record_bytes: int = 128 << 20  # a record over this is cut and tagged, never held whole in memory
-    max_inflate_ratio: int = 1000  # gzip's own bound is 1,032; more than this is a bomb
+    range_bytes: int = Field(1 << 30, ge=1 << 12)  # a larger file is several pieces; Common Crawl's are about 1 GB
+    run_bytes: int = Field(1 << 30, ge=1 << 12)  # of frames spooled before they are laid out by bucket
+    max_record_bytes: int = Field(128 << 20, ge=1 << 10)  # a record over this is cut and tagged, never held whole
+    max_payload_bytes: int = Field(32 << 20, ge=1 << 10)  # after Content-Encoding; extraction's own cap is 8 MiB
+    max_inflate_ratio: int = Field(1000, ge=2)  # gzip's own bound is 1,032; more than this is a bomb
+
+
+class UniqueParams(Params):
+    """Which records go on, which are held out, and what a crawler trap is."""
+
     keep_status: tuple[int, ...] = (200,)
     content_types: tuple[str, ...] = ("text/html", "application/xhtml+xml", "text/plain")
-    web_sample_modulus: int = 1000  # url_hash % 1000 == 0 is held out for ever
-    time_forward_after: str | None = None  # ISO date; pages fetched later are held out
+    web_sample_modulus: int = Field(1000, ge=1)  # url_hash % 1000 == 0 is held out for ever
+    time_forward_after: str | None = None  # ISO date (its end) or time, UTC; pages fetched later are held out
+    trap_min_urls: int = Field(10_000, ge=1)  # own choice: calendars and session ids pass it within one crawl
+    trap_max_unique_share: float = Field(0.1, ge=0, le=1)  # distinct payloads over distinct URLs
 
 
 class ExtractParams(Params):
@@ -157,6 +167,7 @@ class PipelineParams(Params):
     schema_version: Literal[1] = 1
     grid: GridParams = GridParams()
     acquire: AcquireParams = AcquireParams()
+    unique: UniqueParams = UniqueParams()
     extract: ExtractParams = ExtractParams()
     language: LanguageParams = LanguageParams()
     lines: LineParams = LineParams()

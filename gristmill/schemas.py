@@ -22,6 +22,19 @@ _CRAWL = (pa.string(), "the snapshot or delivery")
 _RECORD = (ID, "one fetch: blake3(URI, date, raw SHA-1 of the body)")
 _DOC = (ID, "one text: blake3(normalised text)")
 
+# What a crawl's listing names, as dealt to slices: byte ranges of files.
+LANDING = _schema(
+    slice=(pa.int32(), "which slice reads it"),
+    path=(pa.string(), "file in the landing area"),
+    file_bytes=(pa.int64(), "its size"),
+    start=(pa.int64(), "records whose member begins from here"),
+    end=(pa.int64(), "to before here"),
+    kind=(pa.string(), "warc, or refused"),
+    why=(pa.string(), "why it is refused"),
+    source_tier=(pa.string(), "own_crawl, cc, licensed, code, academic, synthetic"),
+    license_id=(pa.string(), "of the delivery (source.yaml), or null"),
+)
+
 # One source pointer format everywhere: the file, the byte offset of the compressed member, its length.
 RAW_INDEX = _schema(
     crawl=_CRAWL,
@@ -32,6 +45,7 @@ RAW_INDEX = _schema(
     host_id=(pa.uint64(), "xxh3-64 of the container (the host)"),
     fetch_ts=(TS, "WARC-Date"),
     source_tier=(pa.string(), "own_crawl, cc, licensed, code, academic, synthetic"),
+    license_id=(pa.string(), "of the delivery (source.yaml), or null"),
     record_type=(pa.string(), "response, resource or revisit"),
     http_status=(pa.int32(), "status code; 0 where there is none"),
     content_type=(pa.string(), "media type, lower case, without parameters"),
@@ -58,6 +72,26 @@ UNIQUE_RECORDS = _schema(
     of_record_id=(ID, "the record that it repeats"),
     of_crawl=(pa.string(), "the crawl of that record"),
     holdout=(pa.string(), "web_sample, time_forward or null: goes through the funnel, never into a manifest"),
+)
+
+# Role "seen" of unique_records: what later crawls compare with. Sorted by (url_hash, payload_digest).
+SEEN_PAYLOADS = _schema(
+    url_hash=(pa.uint64(), "canonical"),
+    payload_digest=(pa.binary(20), "SHA-1 of the transfer-decoded body"),
+    record_id=_RECORD,
+    fetch_ts=(TS, "of that record"),
+)
+
+# Role "hosts" of unique_records: evidence on crawler traps. A host lies in one bucket, so its counts are whole.
+HOSTS = _schema(
+    crawl=_CRAWL,
+    host=(pa.string(), "host"),
+    host_id=(pa.uint64(), "container"),
+    n_records=(pa.int64(), "fetches, of any status and kind"),
+    n_urls=(pa.int64(), "distinct canonical URLs among textual pages that were answered"),
+    n_unique_payloads=(pa.int64(), "distinct payload digests among them"),
+    unique_share=(pa.float64(), "n_unique_payloads / n_urls; 1 where there is none"),
+    trap=(pa.bool_(), "over the bound of URLs and under the bound of unique_share"),
 )
 
 TEXT = _schema(
@@ -117,6 +151,24 @@ EXACT = _schema(
     dup_count=(pa.uint32(), "records of this crawl with this doc_id"),
     seen_crawl=(pa.string(), "earliest earlier crawl that holds this doc_id, or null"),
     seen_record_id=(ID, "its first record there"),
+)
+
+LINE_CANDIDATES = _schema(
+    line=(pa.uint64(), "hash of a line frequent in this bucket, ascending"),
+    docs=(pa.int64(), "documents of this bucket that hold it"),
+)
+
+LINE_COUNTS = _schema(
+    line=(pa.uint64(), "hash of a candidate line of the crawl, ascending; those of this bucket only"),
+    docs=(pa.int64(), "documents of this bucket that hold it, exactly"),
+)
+
+# Role "removed" of lines: what was taken out here, to be read by people.
+REMOVED_LINES = _schema(
+    line=(pa.uint64(), "hash, ascending"),
+    docs=(pa.int64(), "documents of the crawl that hold it"),
+    bound=(pa.int64(), "N: a line in more documents than this is boilerplate"),
+    sample=(pa.large_string(), "the line as it stands in a document of this bucket, at most 500 characters"),
 )
 
 LINES = _schema(
@@ -267,7 +319,7 @@ SHARDS = _schema(
     crawl=_CRAWL,
     stratum=(pa.string(), "tier.language.quality band.length bucket"),
     hash=(pa.string(), "sha256 over .bin and .idx, hex"),
-    path=(pa.string(), "folder in the store; files are shard_00000.{bin,idx,meta,docs}"),
+    path=(pa.string(), "its files in the store without .bin, .idx, .meta, .docs"),
     n_docs=(pa.int64(), "documents"),
     n_tokens=(pa.int64(), "tokens"),
     n_bytes=(pa.int64(), "bytes of .bin"),
