@@ -196,11 +196,11 @@ class S3Blobs:
         except (AlreadyExistsError, FileExistsError) as error:
             raise FileExistsError(f"{self.root}/{path}") from error
         except (PermissionDeniedError, UnauthenticatedError) as error:
-            raise StoreError(f"{self.root}/{path}: the object store refuses access: check the credentials") from error
+            raise StoreError(f"{self.root}/{path}: access is refused: check the credentials") from error
         except BaseError as error:
             text = str(error)
             if any(word in text for word in _REFUSALS):
-                raise StoreError(f"{self.root}/{path}: the object store refuses access: check the credentials") from error
+                raise StoreError(f"{self.root}/{path}: access is refused: check the credentials") from error
             raise StoreError(f"the object store failed on {self.root}/{path} after retries: {text[:400]}") from error
 
     def get(self, path: str) -> bytes:
