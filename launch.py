@@ -23,7 +23,7 @@ if str(ROOT) not in sys.path:
 
 import dagster as dg  # noqa: E402
 
-from definitions import build_definitions, pipeline_file  # noqa: E402
+from definitions import PIPELINE_VARIABLE, build_definitions, pipeline_file  # noqa: E402
 from gristmill.errors import GristmillError, LandingError  # noqa: E402
 from gristmill.funnel import BY_NAME, FUNNEL, Plan  # noqa: E402
 from gristmill.observe.progress import Terminal  # noqa: E402
@@ -233,11 +233,12 @@ def run(argv: Sequence[str]) -> int:
         raise GristmillError("--workers must be 0 (one a core) or more")
     file = args.pipeline or pipeline_file()
     pipeline = read_pipeline(file)
-    os.environ["GRISTMILL_PIPELINE"] = str(Path(file).resolve())
-    os.chdir(ROOT)  # dagster.yaml's paths are relative to it
+    os.environ[PIPELINE_VARIABLE] = str(Path(file).resolve())
+    home = Path(os.environ["DAGSTER_HOME"])
+    os.chdir(home)  # dagster.yaml's paths are relative to it
     if not args.crawl and not args.manifest:
         raise LandingError("name a crawl: --crawl NAME (or --manifest VERSION to freeze what there is)")
-    with one_command(ROOT / "state"):
+    with one_command(home / "state"):
         for crawl in args.crawl:
             print(f"{crawl} -> {pipeline.site.store} (parameters: {file})", file=sys.stderr)
             take(pipeline, crawl, landing=args.landing, workers=args.workers, only=args.stage, force=args.force,
