@@ -261,6 +261,75 @@ PROVENANCE = _schema(
     prompt_template_id=(pa.string(), "for synthetic text"),
 )
 
+_SHARE = pa.float32()
+HEURISTICS = _schema(
+    crawl=_CRAWL,
+    doc_id=_DOC,
+    record_id=_RECORD,
+    n_chars=(pa.int32(), "code points"),
+    n_words=(pa.int32(), "words as for shingles"),
+    n_lines=(pa.int32(), "lines that are not blank"),
+    n_paragraphs=(pa.int32(), "runs of lines between blank ones"),
+    n_sentences=(pa.int32(), "sentences of all lines"),
+    longest_word=(pa.int32(), "code points"),
+    longest_line=(pa.int32(), "code points"),
+    long_lines=(pa.int32(), "mC4: lines of 200 characters or more"),
+    c4_sentences=(pa.int32(), "C4: sentences of lines that its line rules keep"),
+    c4_lines=(pa.int32(), "C4: lines kept"),
+    c4_no_terminal=(pa.int32(), "C4: lines that end no sentence"),
+    c4_few_words=(pa.int32(), "C4: lines under three words"),
+    c4_long_word=(pa.int32(), "C4: lines with a word over 1,000 characters"),
+    c4_javascript=(pa.int32(), "C4: lines that mention Javascript"),
+    c4_policy=(pa.int32(), "C4: lines on cookies and terms"),
+    c4_lorem=(pa.int32(), "C4: lines with lorem ipsum"),
+    c4_curly=(pa.int32(), "C4: lines with a curly bracket"),
+    rw_upper_lines=(pa.int32(), "RefinedWeb: lines mostly in capitals"),
+    rw_numeric_lines=(pa.int32(), "RefinedWeb: lines of numbers only"),
+    rw_counter_lines=(pa.int32(), "RefinedWeb: counters (3 likes)"),
+    rw_one_word_lines=(pa.int32(), "RefinedWeb: lines of one word"),
+    rw_snippet_lines=(pa.int32(), "RefinedWeb: short lines with a phrase of the page's furniture"),
+    stop_words=(pa.int32(), "Gopher: distinct stop words of the language; null where none are known"),
+    mean_word_length=(_SHARE, "Gopher: code points a word"),
+    hash_word_ratio=(_SHARE, "Gopher: # a word"),
+    ellipsis_word_ratio=(_SHARE, "Gopher: ellipses a word"),
+    bullet_line_ratio=(_SHARE, "Gopher: lines that begin with a bullet"),
+    ellipsis_line_ratio=(_SHARE, "Gopher: lines that end with an ellipsis"),
+    alpha_word_ratio=(_SHARE, "Gopher: words with a letter"),
+    dup_line_frac=(_SHARE, "Gopher: lines seen before"),
+    dup_line_char_frac=(_SHARE, "Gopher: their characters"),
+    dup_para_frac=(_SHARE, "Gopher: paragraphs seen before"),
+    dup_para_char_frac=(_SHARE, "Gopher: their characters"),
+    top_2gram_char_frac=(_SHARE, "Gopher: characters in the most frequent 2-gram"),
+    top_3gram_char_frac=(_SHARE, "Gopher: the same for 3-grams"),
+    top_4gram_char_frac=(_SHARE, "Gopher: the same for 4-grams"),
+    dup_5gram_char_frac=(_SHARE, "Gopher: characters in 5-grams seen before"),
+    dup_6gram_char_frac=(_SHARE, "Gopher: the same for 6-grams"),
+    dup_7gram_char_frac=(_SHARE, "Gopher: the same for 7-grams"),
+    dup_8gram_char_frac=(_SHARE, "Gopher: the same for 8-grams"),
+    dup_9gram_char_frac=(_SHARE, "Gopher: the same for 9-grams"),
+    dup_10gram_char_frac=(_SHARE, "Gopher: the same for 10-grams"),
+    line_punct_ratio=(_SHARE, "FineWeb: lines that end with punctuation"),
+    short_line_ratio=(_SHARE, "FineWeb: lines of at most 30 characters"),
+    char_dup_ratio=(_SHARE, "FineWeb: characters in lines seen before, over all but newlines"),
+    new_line_ratio=(_SHARE, "FineWeb: newlines a word"),
+    rw_removed_word_ratio=(_SHARE, "RefinedWeb: words in lines that its line rules take out"),
+    digit_ratio=(_SHARE, "decimal digits over characters"),
+    upper_ratio=(_SHARE, "capitals over letters"),
+    space_ratio=(_SHARE, "white space over characters"),
+    type_token_ratio=(_SHARE, "distinct words over words"),
+    word_entropy=(_SHARE, "bits, of the distribution of words"),
+)
+
+# Further columns: score_NAME and percentile_NAME of every scorer.
+QUALITY = _schema(
+    crawl=_CRAWL,
+    doc_id=_DOC,
+    record_id=_RECORD,
+    ensemble_max=(_SHARE, "highest percentile of any scorer; null where none has one"),
+    ensemble_mean=(_SHARE, "mean percentile of the scorers"),
+    ensemble_percentile=(_SHARE, "in [0, 1], of ensemble_max among frozen reference quantiles"),
+)
+
 CONTAMINATION = _schema(
     crawl=_CRAWL,
     doc_id=_DOC,
@@ -273,9 +342,34 @@ CONTAMINATION = _schema(
     containment=(pa.float32(), "fuzzy: share of the span's shingles in the window"),
     start=(pa.int64(), "byte offset in the extracted text"),
     end=(pa.int64(), "end offset"),
+    whole=(pa.bool_(), "the whole span of the item occurs"),
+)
+
+# Role "excerpts" of contamination: what the report shows beside the item's own text.
+CONTAMINATION_EXCERPTS = _schema(
+    crawl=_CRAWL,
+    doc_id=_DOC,
+    benchmark=(pa.string(), "benchmark"),
+    item=(pa.string(), "item id there"),
+    span=(pa.string(), "as in contamination"),
+    before=(pa.large_string(), "the text before the match, at most 80 characters"),
+    matched=(pa.large_string(), "the matched text, at most 600 characters"),
+    after=(pa.large_string(), "the text after it, at most 80 characters"),
 )
 
 PII_SPAN = pa.struct([("start", pa.uint32()), ("end", pa.uint32()), ("kind", pa.string())])
+
+# Further columns: words_CATEGORY of every word list, toxicity_LABEL of the classifier.
+SAFETY = _schema(
+    crawl=_CRAWL,
+    doc_id=_DOC,
+    record_id=_RECORD,
+    pii_spans=(pa.list_(PII_SPAN), "personal data: bytes of the extracted text, in order, without overlaps"),
+    link_word_ratio=(_SHARE, "spam: written-out links a word"),
+    spam_phrase_ratio=(_SHARE, "spam: phrases of selling and baiting a word"),
+    top_word_share=(_SHARE, "SEO: share of the most frequent word of four letters or more"),
+    hard_removal=(pa.string(), "the hash list that holds this document, or null"),
+)
 
 CATALOGUE_RECORDS = _schema(
     crawl=_CRAWL,
@@ -292,6 +386,8 @@ CATALOGUE_RECORDS = _schema(
     holdout=(pa.string(), "web_sample, time_forward or null"),
     first=(pa.bool_(), "represents its doc_id"),
     dup_cluster_id=(ID, "near-duplicate cluster of the document; null where it never got there"),
+    derived_from=(ID, "parent document of synthetic text"),
+    generator_model_id=(pa.string(), "for synthetic text"),
 )
 
 # Role "data": one row a document that reached this stage, in its host bucket. Role "by_range": the same rows cut by

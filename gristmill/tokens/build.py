@@ -104,13 +104,13 @@ def _write(blobs: Blobs, docs: pa.Table, tokens: np.ndarray, offsets: np.ndarray
     docs_bytes = parquet_bytes(schemas.check(table, schemas.SHARD_DOCS, "shard docs"))
     key = shard.content_hash(data, idx)
     entry = {
-        "stratum": stratum, "hash": key, "path": f"shards/{stratum}/{key}", "n_docs": docs.num_rows, "n_tokens": len(tokens),
+        "stratum": stratum, "hash": key, "path": f"shards/{stratum}/{key}/{NAME}", "n_docs": docs.num_rows, "n_tokens": len(tokens),
         "n_bytes": len(data), "sha256_bin": hashlib.sha256(data).hexdigest(), "sha256_idx": hashlib.sha256(idx).hexdigest(),
         "sha256_docs": hashlib.sha256(docs_bytes).hexdigest(),
     }
     about = {**entry, "format": 1, "build": meta, "licenses": sorted({x or "unknown" for x in docs.column("license_id").to_pylist()})}
     for suffix, content in ((".bin", data), (".idx", idx), (".docs", docs_bytes), (".meta", canonical_json(about))):
-        path = f"{entry['path']}/{NAME}{suffix}"
+        path = f"{entry['path']}{suffix}"
         if blobs.size(path) != len(content) or suffix in (".docs", ".meta"):
             blobs.put(path, content)
     return entry

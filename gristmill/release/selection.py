@@ -1,0 +1,295 @@
+"""What a recipe selects: a map over catalogue partitions and a merge by shard.
+
+Belongs here: applying predicates and document rules to a bucket, counting, and gathering the selected documents of each
+shard. Does not belong here: record policy (``eligibility.py``) and the manifest's form (``manifest.py``).
+"""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from gristmill.mixture.predicates import Predicate
+from gristmill.mixture.recipe import Part, Recipe, parts_of
+from gristmill.release import eligibility
+from gristmill.release.policy import NUMBER, RULES, Policy, sampled_out
+from gristmill.schemas import ID
+from gristmill.store import Key, Store
+from gristmill.tokens import packing
+from gristmill.workers import run_tasks
+
+NOBODY = "(no source)"
+SCORE_BINS = 20
+
+_PICK = pa.schema([
+    ("part", pa.int32()), ("shard", pa.string()), ("ordinal", pa.uint32()), ("n_tokens", pa.int64()), ("container", pa.uint64()),
+])
+MERGED = pa.schema([
+    ("part", pa.int32()), ("shard", pa.string()), ("ordinals", pa.list_(pa.uint32())), ("n_docs", pa.int64()),
+    ("n_tokens", pa.int64()), ("sequences", pa.list_(pa.int64())),
+])
+ELECTED = pa.schema([
+    ("instead_of", ID), ("rule", pa.string()), ("doc_id", ID), ("record_id", ID), ("crawl", pa.string()), ("host_bucket", pa.int32()),
+])
+
+
+@dataclass(frozen=True)
+class Task:
+    """One catalogue partition, or one range of shards; picklable."""
+
+    store: Store
+    recipe: Recipe
+    policy: Policy
+    schema: pa.Schema  # the catalogue's
+    places: tuple[tuple[str, int, Key], ...]  # (crawl, bucket, catalogue partition)
+    scratch: str
+    number: int
+    ranges: int
+    layouts: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return f"selection[{self.number}]"
+
+
+class _Plan:
+    """The recipe's and the policy's predicates, compiled once a process."""
+
+    def __init__(self, recipe: Recipe, policy: Policy, schema: pa.Schema) -> None:
+        self.parts: list[Part] = parts_of(recipe)
+        self.compiled: dict[str, Predicate] = {}
+        for part in self.parts:
+            for text in (*part.predicates, *part.excluded):
+                self.compiled.setdefault(text, Predicate(text, f"source {part.source}", schema))
+        self.safety = [Predicate(t, "policy.safety", schema) for t in policy.safety]
+        self.downweight = [Predicate(d.where, "policy.downweight", schema) for d in policy.downweight]
+        self.columns = sorted({
+            c for p in (*self.compiled.values(), *self.safety, *self.downweight) for c in p.columns
+        } | {"doc_id", "shard", "ordinal", "n_tokens", "lang", "host_id", "contaminated", "benchmarks", "survives",
+             "source_tier", "length_bucket"})
+        self.score = next((c for c in ("ensemble_percentile",) if c in schema.names), None)
+        if self.score:
+            self.columns = sorted({*self.columns, self.score})
+
+
+def check_predicates(recipe: Recipe, policy: Policy, schema: pa.Schema) -> None:
+    """Raise RecipeError for a predicate that the catalogue cannot answer."""
+    _Plan(recipe, policy, schema)
+
+
+def map_step(task: Task) -> dict[str, Any]:
+    """One catalogue partition: verdicts, picks cut by shard, and counts (plain JSON values)."""
+    plan = _Plan(task.recipe, task.policy, task.schema)
+    crawl, bucket, key = task.places[task.number]
+    table = task.store.read(key, plan.columns)
+    rules, where = _verdicts(task, plan, table)
+    in_shard = pc.is_valid(table.column("shard")).to_numpy(zero_copy_only=False).astype(bool)
+    tokens = table.column("n_tokens").fill_null(0).to_numpy().astype(np.int64)
+    part_of, sources_of, overlaps = _assign(task.recipe, plan, table)
+    counts = _counts(task.recipe, plan, table, rules, in_shard, tokens, part_of, sources_of)
+    counts["overlaps"] = overlaps
+    counts["no_shard"] = int((~in_shard).sum())
+    picks = []
+    for number in range(len(plan.parts)):
+        rows = np.flatnonzero(part_of[number] & in_shard & (rules == 0))
+        picks.append(pa.table({
+            "part": pa.array(np.full(len(rows), number, np.int32)),
+            "shard": table.column("shard").take(pa.array(rows)),
+            "ordinal": table.column("ordinal").take(pa.array(rows)),
+            "n_tokens": pa.array(tokens[rows]),
+            "container": table.column("host_id").take(pa.array(rows)).cast(pa.uint64()),
+        }, schema=_PICK))
+    pick = pa.concat_tables(picks) if picks else _PICK.empty_table()
+    heads = np.array([int(h[:8], 16) for h in pick.column("shard").to_pylist()], np.uint64) << np.uint64(32)
+    numbers = ((heads >> np.uint64(32)) * np.uint64(task.ranges) >> np.uint64(32)).astype(np.int64)
+    eligibility.write_cut(Path(task.scratch) / "picks", task.number, pick, numbers, task.ranges)
+    counts["elected"] = _elected(task, table, rules, where, in_shard)
+    counts["crawl"], counts["bucket"] = crawl, bucket
+    return counts
+
+
+def _verdicts(task: Task, plan: _Plan, table: pa.Table) -> tuple[np.ndarray, Any]:
+    excluded = eligibility.read_excluded(task.scratch, task.ranges, task.number)
+    rules, where = eligibility.excluded_rules(table.column("doc_id"), excluded)
+    policy = task.policy
+
+    def mark(rule: str, hit: np.ndarray) -> None:
+        rules[(rules == 0) & hit] = NUMBER[rule]
+
+    if policy.contamination:
+        hit = table.column("contaminated").to_numpy(zero_copy_only=False).astype(bool)
+        if policy.contamination_benchmarks is not None:
+            named = set(policy.contamination_benchmarks)
+            hit &= np.array([bool(named & set(b or [])) for b in table.column("benchmarks").to_pylist()], bool)
+        mark("contamination", hit)
+    for predicate in plan.safety:
+        mark("safety", predicate.mask(table))
+    for number, (predicate, rule) in enumerate(zip(plan.downweight, policy.downweight, strict=True)):
+        mark("downweight", predicate.mask(table) & sampled_out(table.column("doc_id"), rule.keep, policy.seed, number))
+    return rules, where
+
+
+def _assign(recipe: Recipe, plan: _Plan, table: pa.Table) -> tuple[list[np.ndarray], dict[str, np.ndarray], dict[str, int]]:
+    """Masks of parts and of sources; and, per phase and pair of its sources, documents that are in both."""
+    masks = {text: predicate.mask(table) for text, predicate in plan.compiled.items()}
+    part_of = []
+    for part in plan.parts:
+        mask = np.ones(table.num_rows, bool)
+        for text in part.predicates:
+            mask &= masks[text]
+        for text in part.excluded:
+            mask &= ~masks[text]
+        part_of.append(mask)
+    sources_of = {name: masks[source.where] for name, source in recipe.sources.items()}
+    overlaps: dict[str, int] = {}
+    for phase in recipe.phases:
+        names = sorted(phase.weights)
+        for i, a in enumerate(names):
+            for b in names[i + 1 :]:
+                both = int((sources_of[a] & sources_of[b]).sum())
+                if both:
+                    overlaps[json.dumps([phase.name, a, b])] = both
+    return part_of, sources_of, overlaps
+
+
+def _counts(recipe: Recipe, plan: _Plan, table: pa.Table, rules: np.ndarray, in_shard: np.ndarray, tokens: np.ndarray,
+            part_of: list[np.ndarray], sources_of: dict[str, np.ndarray]) -> dict[str, Any]:
+    nobody = np.ones(table.num_rows, bool)
+    for mask in sources_of.values():
+        nobody &= ~mask
+    exclusions: dict[str, dict[str, list[int]]] = {}
+    for number in np.unique(rules[in_shard & (rules != 0)]).tolist():
+        for name, mask in (*sources_of.items(), (NOBODY, nobody)):
+            hit = mask & in_shard & (rules == number)
+            if hit.any():
+                exclusions.setdefault(RULES[number], {})[name] = [int(hit.sum()), int(tokens[hit].sum())]
+    langs = np.array([x or "und" for x in table.column("lang").to_pylist()], object)
+    lengths = np.zeros(table.num_rows, np.int64)
+    lengths[tokens > 0] = np.floor(np.log2(tokens[tokens > 0])).astype(np.int64)
+    score = table.column(plan.score).to_numpy(zero_copy_only=False).astype(np.float64) if plan.score else None
+    parts: dict[str, Any] = {}
+    for number, part in enumerate(plan.parts):
+        hit = part_of[number] & in_shard & (rules == 0)
+        by_lang: dict[str, list[int]] = {}
+        for lang in sorted(set(langs[hit].tolist())):
+            own = hit & (langs == lang)
+            by_lang[lang] = [int(own.sum()), int(tokens[own].sum())]
+        entry: dict[str, Any] = {
+            "docs": int(hit.sum()), "tokens": int(tokens[hit].sum()), "by_lang": by_lang,
+            "lengths": {str(k): v for k, v in sorted(Counter(lengths[hit].tolist()).items())},
+        }
+        if score is not None:
+            values = score[hit]
+            values = values[~np.isnan(values)]
+            bins = np.minimum((values * SCORE_BINS).astype(np.int64), SCORE_BINS - 1)
+            entry["scores"] = {str(k): v for k, v in sorted(Counter(bins.tolist()).items())}
+        parts[part.name] = entry
+    return {"parts": parts, "exclusions": exclusions}
+
+
+def _elected(task: Task, table: pa.Table, rules: np.ndarray, where: Any, in_shard: np.ndarray) -> list[dict[str, Any]]:
+    """Excluded representatives in whose place another member may stand; it must still be tokenised."""
+    excluded = eligibility.read_excluded(task.scratch, task.ranges, task.number)
+    survives = table.column("survives").to_numpy(zero_copy_only=False).astype(bool)
+    rows = np.flatnonzero((rules != 0) & (rules < NUMBER["contamination"]) & survives & in_shard)
+    if not len(rows):
+        return []
+    found = excluded.take(where.take(pa.array(rows))).to_pylist()
+    ids = table.column("doc_id").take(pa.array(rows)).to_pylist()
+    return [
+        {"instead_of": doc.hex(), "rule": RULES[row["rule"]], "doc_id": row["elected"].hex(), "record_id": row["elected_record"].hex(),
+         "crawl": task.places[row["elected_place"]][0], "host_bucket": task.places[row["elected_place"]][1]}
+        for doc, row in zip(ids, found, strict=True) if row["elected"] is not None
+    ]
+
+
+def merge_step(task: Task) -> tuple[str, int]:
+    """One range of shards: its selected documents by (part, shard), with sequences by layout; a file of MERGED."""
+    table = eligibility.read_cut(Path(task.scratch) / "picks", len(task.places), task.number, _PICK).combine_chunks()
+    table = table.take(pc.sort_indices(table.select(["part", "shard", "ordinal"]), sort_keys=[
+        ("part", "ascending"), ("shard", "ascending"), ("ordinal", "ascending")]))
+    modes = [packing.parse_layout(name) for name in task.layouts]
+    related = any(mode == "related" for mode, _ in modes)
+    rows: list[dict[str, Any]] = []
+    parts = table.column("part").to_numpy()
+    shards = table.column("shard").to_pylist()
+    ordinals = table.column("ordinal").to_numpy()
+    tokens = table.column("n_tokens").to_numpy()
+    containers = table.column("container").fill_null(0).to_numpy()
+    start = 0
+    n = table.num_rows
+    while start < n:
+        end = start
+        while end < n and parts[end] == parts[start] and shards[end] == shards[start]:
+            end += 1
+        # Two crawls may name one shard: its documents count once.
+        own, first = np.unique(ordinals[start:end], return_index=True)
+        lengths = tokens[start:end][first]
+        if related:
+            order = packing.related_order(containers[start:end][first])
+            own, lengths = own[order], lengths[order]
+        rows.append({
+            "part": int(parts[start]), "shard": shards[start], "ordinals": own, "n_docs": len(own), "n_tokens": int(lengths.sum()),
+            "sequences": [packing.count(lengths, seq_len, mode) for mode, seq_len in modes],
+        })
+        start = end
+    path = Path(task.scratch) / "merged" / f"{task.number:06d}.parquet"
+    pq.write_table(pa.Table.from_pylist(rows, schema=MERGED), path)
+    return str(path), len(rows)
+
+
+def run(task: Task, workers: int, progress: Callable[[str, int, int], None] | None = None) -> list[dict[str, Any]]:
+    """Both steps; returns the counts of every partition, in order of places. MERGED files lie in ``scratch/merged``."""
+    from dataclasses import replace
+
+    for folder in ("picks", "merged"):
+        (Path(task.scratch) / folder).mkdir(parents=True, exist_ok=True)
+    pool = workers if workers > 1 else 0
+    counts: list[dict[str, Any]] = [{}] * len(task.places)
+    for done, (index, value) in enumerate(run_tasks(map_step, [replace(task, number=i) for i in range(len(task.places))], pool)):
+        counts[index] = value
+        if progress:
+            progress("catalogue", done + 1, len(task.places))
+    for done, _ in enumerate(run_tasks(merge_step, [replace(task, number=i) for i in range(task.ranges)], pool)):
+        if progress:
+            progress("shards", done + 1, task.ranges)
+    return counts
+
+
+def merged(scratch: str, ranges: int) -> Iterable[pa.Table]:
+    """MERGED by range, in order of shard hashes."""
+    for number in range(ranges):
+        yield pq.read_table(Path(scratch) / "merged" / f"{number:06d}.parquet", schema=MERGED)
+
+
+def total(counts: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    """Counts of all partitions, added up: parts, exclusions, overlaps, elected, no_shard."""
+    out: dict[str, Any] = {"parts": {}, "exclusions": {}, "overlaps": {}, "elected": [], "no_shard": 0}
+    for one in counts:
+        for name, entry in one["parts"].items():
+            mine = out["parts"].setdefault(name, {"docs": 0, "tokens": 0, "by_lang": {}, "lengths": {}, "scores": {}})
+            mine["docs"] += entry["docs"]
+            mine["tokens"] += entry["tokens"]
+            for lang, (docs, tokens) in entry["by_lang"].items():
+                cell = mine["by_lang"].setdefault(lang, [0, 0])
+                cell[0] += docs
+                cell[1] += tokens
+            for which in ("lengths", "scores"):
+                for k, v in entry.get(which, {}).items():
+                    mine[which][k] = mine[which].get(k, 0) + v
+        for rule, by_source in one["exclusions"].items():
+            for source, (docs, tokens) in by_source.items():
+                cell = out["exclusions"].setdefault(rule, {}).setdefault(source, [0, 0])
+                cell[0] += docs
+                cell[1] += tokens
+        for name, docs in one["overlaps"].items():
+            out["overlaps"][name] = out["overlaps"].get(name, 0) + docs
+        out["elected"] += one["elected"]
+        out["no_shard"] += one["no_shard"]
+    return out
