@@ -49,7 +49,7 @@ class UniqueParams(Params):
     keep_status: tuple[int, ...] = (200,)
     content_types: tuple[str, ...] = ("text/html", "application/xhtml+xml", "text/plain")
     web_sample_modulus: int = Field(1000, ge=1)  # url_hash % 1000 == 0 is held out for ever
-    time_forward_after: str | None = None  # ISO date (its end) or time, UTC; pages fetched later are held out
+    time_forward_after: str | None = None  # ISO date or time, UTC; pages fetched later are held out
     trap_min_urls: int = Field(10_000, ge=1)  # own choice: calendars and session ids pass it within one crawl
     trap_max_unique_share: float = Field(0.1, ge=0, le=1)  # distinct payloads over distinct URLs
 
@@ -120,29 +120,65 @@ class BandIndexParams(Params):
     min_band_matches: int = 4
 
 
+class ScorerParams(Params):
+    """One more scorer of the ensemble."""
+
+    name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")  # names its columns
+    kind: Literal["fasttext", "ngram"] = "fasttext"  # ngram: an ARPA model of quality/perplexity.py, lower is better
+    model: ModelRef
+    label: str = "__label__hq"  # fastText: the label whose probability is the score
+    languages: tuple[str, ...] = ()  # ISO 639-3; empty: every language
+
+
 class QualityParams(Params):
     """Scorers. Thresholds are not here: they belong to the manifest."""
 
-    classifier: ModelRef | None = None  # fastText, DCLM's form; demo make trains one
-    first_chars: int = 2000
+    classifier: ModelRef | None = None  # fastText, DCLM's form; demo make trains one. Its column is score_classifier
+    scorers: tuple[ScorerParams, ...] = ()  # further members of the ensemble
+    quantiles: ModelRef | None = None  # frozen reference quantiles; without them scores have no percentile
+    first_chars: int = 2000  # a fastText model of 2-grams gains nothing beyond (measured: 2.2 x faster than whole texts)
+
+
+class WordListParams(Params):
+    """A registered word list: one folded word or phrase a line."""
+
+    category: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
+    lang: str | None = None  # ISO 639-3; None: every language
+    file: ModelRef
+
+
+class HashListParams(Params):
+    """A registered list of what must never be used: one hash in hex a line."""
+
+    name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")
+    kind: Literal["exact", "near"] = "exact"  # exact: doc_id, 32 digits; near: 64-bit simhash, 16 digits
+    file: ModelRef
 
 
 class SafetyParams(Params):
-    """PII and toxicity."""
+    """PII, toxicity, spam, hard removal. Scores are stored; only hash lists say "never"."""
 
     private_ips: bool = False
+    phone_countries: tuple[str, ...] | None = None  # national telephone formats without context; None: all known
+    word_lists: tuple[WordListParams, ...] = ()  # none is packaged: a weak signal that the user brings
+    toxicity: ModelRef | None = None  # a fastText model whose labels are categories (__label__NAME)
+    hash_lists: tuple[HashListParams, ...] = ()
+    near_bits: int = Field(3, ge=0, le=3)  # differing bits of 64 that still match a near hash
 
 
 class DecontaminateParams(Params):
     """algorithms.md section 5."""
 
-    n: int = 13
+    n: int = Field(13, ge=8, le=32)
     min_run: int = 10  # consecutive n-grams of one item: 22 words
-    short_n: int = 8
+    min_run_unspaced: int = 16  # the same for scripts without spaces: 28 characters
+    short_n: int = Field(8, ge=4, le=13)
+    short_unspaced: int = 13  # characters: shorter spans of such scripts are not checkable
     max_items: int = 3  # an n-gram in more items of a benchmark than this is a template
     fuzzy_n: int = 5
     fuzzy_containment: float = 0.6
     fuzzy_window: float = 1.5
+    fuzzy_min_shingles: int = 12  # fewer distinct telling shingles than this prove nothing
     bits_per_key: float = 9.6
 
 

@@ -195,7 +195,7 @@ class Ingest:
         if recorded is not None and not cut:
             ok = digests.agrees(recorded, body)
             if ok is False and message is not None and message.body is not body:
-                ok = digests.agrees(recorded, message.body)  # many writers take it over the body as sent, chunks and all
+                ok = digests.agrees(recorded, message.body)  # many writers take it over the body as sent
             row["digest_ok"] = ok
             if ok is None:
                 tags.add("digest_unknown")

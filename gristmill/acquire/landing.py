@@ -109,6 +109,15 @@ def read_listing(landing: Blobs, crawl: str) -> Listing:
     return _listing(landing, crawl, folder, paths, tier, license_id)
 
 
+def require_crawl(landing_root: str | Path, crawl: str) -> Listing:
+    """The listing of a crawl in a landing area, or an error that says what is wrong with it: for what launches runs.
+
+    Raises:
+        LandingError: as ``read_listing``.
+    """
+    return read_listing(open_blobs(landing_root), crawl)
+
+
 def _paths(name: str, raw: bytes) -> list[str]:
     try:
         text = gzip.decompress(raw).decode("utf-8") if raw[:2] == b"\x1f\x8b" else raw.decode("utf-8")
@@ -237,8 +246,8 @@ def land(files: Iterable[str | Path], name: str, landing_root: str | Path) -> li
         Paths of the listing.
 
     Raises:
-        LandingError: a file that is missing or is no WARC, a name that cannot be one, or a crawl of that name with other
-            content: a landing is never overwritten.
+        LandingError: a file that is missing or is no WARC, a name that cannot be one, or a crawl of that name that has
+            other content: a landing is never overwritten.
     """
     if not NAME.match(name):
         raise LandingError(f"{name!r} cannot name a crawl: letters, digits, dot, dash and underscore, at most 100")
