@@ -1,0 +1,136 @@
+"""Other tools, each in an environment of its own, run as a process whose time and memory are measured.
+
+Belongs here: making ``bench/peers/.venv-NAME`` from the exact pins in ``bench/peers/NAME.txt``, and running a script of
+``bench/peers/`` in it. Does not belong here: what the scripts do, and what their numbers are held against.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+PEERS = Path(__file__).resolve().parent / "peers"
+# Nothing a peer runs may reach a model hub: the input is local, and a download would be timed as work.
+OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "DO_NOT_TRACK": "1"}
+
+
+class PeerUnavailable(Exception):  # noqa: N818 - a state of the other tool, not a fault of ours
+    """Another tool cannot be installed or run here; the message is the reason, for the row's note."""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A finished process: its stdout, wall and CPU seconds (waited-for children included), largest peak RSS in MB."""
+
+    stdout: str
+    stderr: str
+    wall_s: float
+    cpu_s: float
+    peak_rss_mb: float
+
+
+def peer_python(name: str) -> Path:
+    """The interpreter of the environment ``name``, made from ``bench/peers/NAME.txt`` the first time or after a change.
+
+    ``python -m venv`` and pip; the pins are exact. Raises PeerUnavailable with pip's last lines.
+    """
+    pins = PEERS / f"{name}.txt"
+    if not pins.exists():
+        raise PeerUnavailable(f"no file bench/peers/{name}.txt")
+    home = PEERS / f".venv-{name}"
+    python = home / ("Scripts" if os.name == "nt" else "bin") / "python"
+    mark = home / "made-from"
+    digest = hashlib.sha256(pins.read_bytes()).hexdigest()
+    if mark.exists() and mark.read_text() == digest:
+        return python
+    print(f"making bench/peers/.venv-{name} from bench/peers/{name}.txt ...", file=sys.stderr, flush=True)
+    shutil.rmtree(home, ignore_errors=True)
+    commands = [
+        [sys.executable, "-m", "venv", str(home)],
+        [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", str(pins)],
+    ]
+    for command in commands:
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if done.returncode:
+            last = " | ".join(line for line in done.stderr.splitlines()[-3:] if line.strip())
+            raise PeerUnavailable(f"{name} could not be installed: {last}")
+    mark.write_text(digest)
+    return python
+
+
+def run_peer(
+    name: str,
+    script: str,
+    args: Sequence[str] = (),
+    *,
+    timeout: float = 900,
+    env: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """Run ``bench/peers/SCRIPT`` in the environment ``name`` and return the JSON object on its last line.
+
+    Adds ``_wall_s``, ``_cpu_s`` and ``_peak_rss_mb`` of the whole process (imports included: a script that wants only
+    its work timed times it and says so in its own JSON). Raises PeerUnavailable when the environment cannot be made,
+    the script fails, or it runs past ``timeout`` seconds.
+    """
+    return _json_of([str(peer_python(name)), str(PEERS / script), *args], f"{name}: {script}", timeout, env)
+
+
+def run_own(module: str, args: Sequence[str] = (), *, timeout: float = 900) -> dict[str, Any]:
+    """The same for ours: ``python -m MODULE ARGS`` in a fresh process, so that both sides are measured alike."""
+    return _json_of([sys.executable, "-m", module, *args], module, timeout, None)
+
+
+def _json_of(argv: list[str], who: str, timeout: float, env: Mapping[str, str] | None) -> dict[str, Any]:
+    done = measure(argv, timeout=timeout, env=env, who=who)
+    lines = [line for line in done.stdout.splitlines() if line.startswith("{")]
+    if not lines:
+        raise PeerUnavailable(f"{who} printed no JSON line: {done.stdout[-200:]!r}")
+    found: dict[str, Any] = json.loads(lines[-1])
+    return found | {
+        "_wall_s": round(done.wall_s, 4),
+        "_cpu_s": round(done.cpu_s, 4),
+        "_peak_rss_mb": round(done.peak_rss_mb, 1),
+    }
+
+
+def measure(
+    argv: Sequence[str], *, timeout: float = 900, env: Mapping[str, str] | None = None, who: str = ""
+) -> Measured:
+    """Run a process to its end and account for it by ``wait4``; raises PeerUnavailable when it fails or hangs."""
+    who = who or argv[0]
+    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        start = time.perf_counter()
+        process = subprocess.Popen(
+            argv,
+            stdout=out,
+            stderr=err,
+            env=os.environ | OFFLINE | dict(env or {}),
+            cwd=PEERS.parents[1],
+            start_new_session=True,
+        )
+        while True:
+            pid, status, usage = os.wait4(process.pid, os.WNOHANG)
+            if pid:
+                break
+            if time.perf_counter() - start > timeout:
+                os.killpg(process.pid, 9)
+                os.wait4(process.pid, 0)
+                process.returncode = -9
+                raise PeerUnavailable(f"{who} ran past {timeout:.0f} s")
+            time.sleep(0.005)
+        wall = time.perf_counter() - start
+        process.returncode = os.waitstatus_to_exitcode(status)
+        out.seek(0)
+        err.seek(0)
+        stdout, stderr = out.read(), err.read()
+    if process.returncode:
+        raise PeerUnavailable(f"{who} exited with {process.returncode}: {' | '.join(stderr.splitlines()[-3:])[-500:]}")
+    return Measured(stdout, stderr, wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
