@@ -44,7 +44,7 @@ class Sizes:
         """From 300 pages on everything is planted in full."""
         if pages >= 300:
             return cls(pages, 36, 4, 10, 8, 200, 10, 2, 3)
-        return cls(pages, 12, 1, 2, 1, 40, 4, 1, 3)
+        return cls(pages, 12, 1, 2, 1, 60, 4, 1, 3)
 
 
 class Builder:
@@ -60,6 +60,7 @@ class Builder:
         self.articles: dict[str, Article] = {}
         self._by_name: dict[str, Fetch] = {}
         self._next: dict[Kind, int] = {}
+        self._places: dict[str, str] = {}
 
     def site(self, kind: Kind) -> Site:
         """The sites of a kind in turn, so that two calls in a row give two hosts."""
@@ -166,7 +167,7 @@ class Builder:
         """All files of both crawls under the landing root; notes them, and all similar pairs, in the truth."""
         files: dict[str, bytes] = {}
         for crawl, fetches in self.fetched.items():
-            made = crawl_files(crawl, fetches, self.sizes.segments, self.sizes.per_segment, STARTED[crawl])
+            made, places = crawl_files(crawl, fetches, self.sizes.segments, self.sizes.per_segment, STARTED[crawl])
             names = [n for n in made if n.endswith(".warc.gz")]
             self.truth.crawls[crawl] = {
                 "files": names,
@@ -175,11 +176,16 @@ class Builder:
                 "started": stamp(STARTED[crawl]),
             }
             files.update(made)
+            self._places.update(places)
             own = {f["name"]: f["text"] for f in self.truth.fetches if f["crawl"] == crawl and f["text"]}
             distinct = {text: name for name, text in reversed(own.items())}
             pairs = similar_pairs({name: text for text, name in distinct.items()}, SIMILAR)
             self.truth.similar.extend([crawl, a, b, round(j, 6)] for a, b, j in pairs)
         return files
+
+    def file_of(self, name: str) -> str:
+        """The WARC file that a fetch lies in, once ``files`` has dealt them."""
+        return self._places[name]
 
 
 def in_sample(url: str) -> bool:

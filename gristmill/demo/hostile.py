@@ -97,6 +97,7 @@ def oversized(b: Builder) -> None:
     b.truth.plant("oversized", page=fetch.name, bytes=len(fetch.body), kept=article.blocks[0].text, lost=lost)
 
 
+TRAP_TEXTS = 4
 SLOW_WORDS = 16_000  # trafilatura's time grows with the square: 25 s at this number where it was measured
 
 
@@ -161,25 +162,18 @@ def damaged(b: Builder) -> None:
 
 
 def trap(b: Builder) -> None:
-    """A calendar without end: every day has a page, and hardly any says anything of its own."""
-    site = Site(
-        "calendar.slowmarsh.example", "Slowmarsh Events", "article", ("Today", "Week", "Month", "Search", "Help")
-    )
-    texts = [b.supply.article(70) for _ in range(4)]
+    """A calendar without end: every visit has a session of its own in its URLs, and hardly a page says anything new."""
+    sections = ("Today", "Week", "Month", "Search", "Help")
+    site = Site("calendar.slowmarsh.example", "Slowmarsh Events", "article", sections)
+    texts = [b.supply.article(70) for _ in range(TRAP_TEXTS)]
     names = []
-    for day in range(b.sizes.trap):
-        names.append(f"trap-{day:03d}")
-        nav = (
-            ("Day before", f"/calendar?day={day - 1}&view=list"),
-            ("Day after", f"/calendar?day={day + 1}&view=list"),
-        )
+    for visit in range(b.sizes.trap):
+        names.append(f"trap-{visit:03d}")
+        session = hashlib.sha256(f"session {visit}".encode()).hexdigest()[:16]
+        article = texts[visit % len(texts)]
+        html = render(site, article, f"/calendar?week={visit % len(texts)}")
         b.add(
-            names[-1],
-            SPRING,
-            site,
-            texts[day % len(texts)],
-            path=f"/calendar?day={day}&view=list",
-            extras=Extras(nav=nav),
+            names[-1], SPRING, site, article, path=f"/calendar?week={visit % len(texts)}&session={session}", html=html
         )
     b.truth.plant("trap", host=site.host, pages=names, texts=len(texts))
 

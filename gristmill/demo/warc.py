@@ -182,11 +182,14 @@ def wet_file(name: str, crawl: str, fetch: Fetch, text: str) -> bytes:
 
 def crawl_files(
     crawl: str, fetches: list[Fetch], segments: int, per_segment: int, started: datetime
-) -> dict[str, bytes]:
+) -> tuple[dict[str, bytes], dict[str, str]]:
     """All files of a crawl under ``crawl-data/``: WARC files, and their listing.
 
     Fetches are dealt to files by a hash of URL and time, as a crawl does by host and chance, and stand in the order of
     that hash.
+
+    Returns:
+        Path -> bytes, and name of a fetch -> path of the file that holds it.
     """
     dealt: dict[tuple[int, int], list[tuple[bytes, Fetch]]] = {}
     for fetch in fetches:
@@ -194,14 +197,16 @@ def crawl_files(
         number = int.from_bytes(mixed[:4], "big") % (segments * per_segment)
         dealt.setdefault(divmod(number, per_segment), []).append((mixed, fetch))
     files: dict[str, bytes] = {}
+    places: dict[str, str] = {}
     for (segment, number), chosen in sorted(dealt.items()):
         begin = started + timedelta(hours=3 * segment)
         folder = f"crawl-data/{crawl}/segments/{int(begin.timestamp())}.{segment:02d}/warc"
         span = f"{begin.strftime('%Y%m%d%H%M%S')}-{(begin + timedelta(hours=3)).strftime('%Y%m%d%H%M%S')}"
         name = f"{folder}/CC-DEMO-{span}-{number:05d}.warc.gz"
         files[name] = warc_file(name, crawl, [f for _, f in sorted(chosen, key=lambda pair: pair[0])])
+        places.update({f.name: name for _, f in chosen})
     files[f"crawl-data/{crawl}/warc.paths.gz"] = listing(list(files))
-    return files
+    return files, places
 
 
 def listing(names: list[str]) -> bytes:
