@@ -101,6 +101,29 @@ def some_texts(part: Partition, bucket: int, record_ids: np.ndarray) -> pa.Array
     return pa.concat_arrays(found).take(pa.array(np.argsort(rows))) if found else pa.array([], pa.large_string())
 
 
+def texts_at(part: Partition, host_bucket: np.ndarray, doc_id: np.ndarray, record_id: np.ndarray) -> pa.Array:
+    """Cleaned text of single documents anywhere in the crawl, in the order asked for.
+
+    Args:
+        host_bucket: integer[n], bucket of the first record.
+        doc_id, record_id: uint64[n, 2].
+    """
+    found: list[pa.Array] = []
+    of: list[np.ndarray] = []
+    for bucket in np.unique(host_bucket).tolist():
+        mine = np.flatnonzero(host_bucket == bucket)
+        texts = some_texts(part, bucket, record_id[mine])
+        lines = part.read("lines", ["doc_id", "removed"], bucket=bucket)
+        where = ids.find(ids.pairs(lines["doc_id"]), doc_id[mine])
+        if len(where) and int(where.min()) < 0:
+            raise DamagedPartitionError(f"{part.key('lines', bucket)} lacks documents: run that stage again")
+        found.append(clean_column(texts, lines["removed"].combine_chunks().take(pa.array(where))))
+        of.append(mine)
+    if not found:
+        return pa.array([], pa.large_string())
+    return pa.concat_arrays(found).take(pa.array(np.argsort(np.concatenate(of))))
+
+
 def with_language(part: Partition, docs: pa.Table) -> pa.Table:
     """Add lang, script and lang_conf of each document's record."""
     language = part.read("language", ["record_id", "lang", "script", "lang_conf"])

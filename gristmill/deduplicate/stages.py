@@ -3,19 +3,28 @@
 Belongs here: which partition reads and writes which table. Does not belong here: any algorithm.
 """
 
+from collections.abc import Iterator
+from pathlib import Path
+
 import numpy as np
 import pyarrow as pa
 
 from gristmill import schemas, shuffle
+from gristmill.deduplicate import band_index as index
+from gristmill.deduplicate import bloom, ids, lsh, minhash
+from gristmill.deduplicate import clusters as grouping
 from gristmill.deduplicate import exact as exact_groups
 from gristmill.deduplicate import lines as boilerplate
-from gristmill.deduplicate.documents import exact_documents, texts_of
+from gristmill.deduplicate.documents import documents, exact_documents, texts_at, texts_of
 from gristmill.deduplicate.generations import earlier
-from gristmill.errors import BandIndexError, DamagedPartitionError
+from gristmill.deduplicate.signature_files import gather, read_matrix
+from gristmill.errors import BandIndexError, DamagedPartitionError, ParameterError
 from gristmill.partition import Partition, state_check
 from gristmill.store import PartitionManifest
 
 SEEN = pa.schema([("doc_id", schemas.ID), ("record_id", schemas.ID)])
+LABELS = pa.schema([*schemas.CLUSTERS, pa.field("host_bucket", pa.uint16())])
+CHUNK = 1 << 20  # members whose signatures are in memory together; a larger bucket is taken whole
 
 
 def exact(part: Partition) -> None:
@@ -107,3 +116,272 @@ def lines(part: Partition) -> None:
         bytes_out=int(table["bytes_after"].to_numpy().sum()), removed_lines=int(table["n_removed"].to_numpy().sum()),
         empty_after=empty,
     )
+
+
+def signatures(part: Partition) -> None:
+    """Sign the cleaned documents of a bucket; lay their band keys out by range, and by band inside a range.
+
+    A document without a shingle has a row and a signature, but no band keys: nothing resembles it.
+    """
+    params = part.plan.params.minhash
+    docs = documents(part, after="exact")
+    values, sizes = minhash.signatures(
+        docs["text"], shingle=params.shingle, n=params.n, size=params.bands * params.rows, seed=params.seed,
+        fold_digits=params.fold_digits,
+    )
+    table = docs.select(["crawl", "doc_id", "record_id"]).append_column("n_shingles", pa.array(sizes))
+    part.write(table)
+    part.write_bytes(values.astype("<u4").tobytes(), role="signatures", suffix=".u32", rows=len(values))
+    some = np.flatnonzero(sizes > 0)
+    flat = minhash.band_keys(values[some], params.bands, params.rows).ravel()
+    band = np.tile(np.arange(params.bands, dtype=np.uint8), len(some))
+    row = np.repeat(some, params.bands).astype(np.uint32)
+    order = np.lexsort((row, flat, band))  # rows are in order of doc_id
+    band, flat, row = band[order], flat[order], row[order]
+    part.write_ranged(
+        pa.table({
+            "band": pa.array(band), "key": pa.array(flat), "row": pa.array(row),
+            "doc_id": docs["doc_id"].combine_chunks().take(pa.array(row)),
+            "host_bucket": pa.array(np.full(len(flat), part.bucket, np.uint16)),
+        }),
+        shuffle.range_of(flat, part.buckets) * params.bands + band, schemas.BAND_KEYS, role="bands",
+        ranges=part.buckets * params.bands,
+    )
+    part.report(docs_in=docs.num_rows, docs_out=docs.num_rows, no_shingles=len(values) - len(some))
+
+
+def _band_keys(part: Partition, bands: range) -> pa.Table:
+    """Rows of BAND_KEYS of this range whose key another row of the crawl has too, by (band, key, doc_id)."""
+    total = part.plan.params.minhash.bands
+    kept = []
+    for band in bands:
+        table = part.read_range("signatures", "bands", (part.bucket or 0) * total + band)
+        table = table.filter(pa.array(lsh.shared(table["key"].to_numpy())))
+        doc = ids.pairs(table["doc_id"])
+        kept.append(table.take(pa.array(np.lexsort((doc[:, 1], doc[:, 0], table["key"].to_numpy())))))
+    return pa.concat_tables(kept).combine_chunks()
+
+
+def band_buckets(part: Partition) -> None:
+    """Edges between documents that share a band key of this range, ``bands_per_pass`` bands in memory at a time."""
+    params, sketch = part.plan.params.clusters, part.plan.params.minhash
+    rules = lsh.Rules(params.verify, params.verify_at, params.max_leaders, params.bucket_cap)
+    facts = dict.fromkeys(("buckets", "members", "identical", "compared", "unmatched", "edges"), 0)
+    out = [schemas.empty(schemas.BAND_BUCKETS)]
+    for first in range(0, sketch.bands, params.bands_per_pass):
+        members = _band_keys(part, range(first, min(first + params.bands_per_pass, sketch.bands)))
+        starts = lsh.bucket_starts(members["band"].to_numpy(), members["key"].to_numpy())
+        facts["buckets"] += len(starts) - 1
+        facts["members"] += members.num_rows
+        for low, high in _chunks(starts):
+            rows = members.slice(int(starts[low]), int(starts[high] - starts[low])).combine_chunks()
+            stars = _stars(part, rows, starts[low : high + 1] - starts[low], rules)
+            facts["identical"] += stars.identical
+            facts["compared"] += stars.compared
+            facts["unmatched"] += stars.unmatched
+            facts["edges"] += len(stars.member)
+            mine = rows.take(pa.array(stars.member))
+            anchor = rows["doc_id"].combine_chunks().take(pa.array(stars.anchor))
+            out.append(pa.table({
+                "crawl": pa.array([part.crawl] * mine.num_rows, pa.string()), "band": mine["band"], "key": mine["key"],
+                "anchor": anchor, "doc_id": mine["doc_id"],
+                "similarity": pa.array(stars.similarity, mask=np.isnan(stars.similarity)),
+            }))
+    part.write(pa.concat_tables(out))
+    part.info.update(facts)
+
+
+def _chunks(starts: np.ndarray) -> Iterator[tuple[int, int]]:
+    """Spans of buckets of about ``CHUNK`` members."""
+    low = 0
+    while low < len(starts) - 1:
+        high = max(int(np.searchsorted(starts, starts[low] + CHUNK, "right")) - 1, low + 1)
+        yield low, high
+        low = high
+
+
+def _stars(part: Partition, rows: pa.Table, starts: np.ndarray, rules: lsh.Rules) -> lsh.Stars:
+    """Edges of some buckets, verified as the rules say."""
+    if rules.verify == "none":
+        return lsh.stars_unverified(starts)
+    sketch = part.plan.params.minhash
+    host, row = rows["host_bucket"].to_numpy(), rows["row"].to_numpy()
+    values = gather(part, host, row, sketch.bands * sketch.rows)
+    if rules.verify == "signature":
+        return lsh.stars_by_signature(starts, values, rules)
+    # Exact Jaccard: only documents that an estimate puts near the bound are read.
+    near = lsh.stars_by_signature(starts, values, rules, rules.verify_at - lsh.MARGIN)
+    need = np.unique(np.concatenate([near.member, near.anchor]))
+    record = np.zeros((len(need), 2), np.uint64)
+    for bucket in np.unique(host[need]).tolist():
+        mine = host[need] == bucket
+        record[mine] = ids.pairs(part.read("signatures", ["record_id"], bucket=bucket)["record_id"])[row[need][mine]]
+    hashes, edges = _shingles(part, host[need], ids.pairs(rows["doc_id"])[need], record)
+    sizes = np.zeros(len(rows), np.int64)
+    sizes[need] = np.diff(edges)
+    return lsh.stars_by_jaccard(
+        starts, values, hashes, np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)]), rules
+    )
+
+
+def _shingles(part: Partition, host: np.ndarray, doc: np.ndarray, record: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Distinct unfolded shingles of single documents, ascending in each."""
+    sketch = part.plan.params.minhash
+    texts = texts_at(part, host, doc, record)
+    return lsh.sorted_sets(*minhash.shingle_table(texts, sketch.shingle, sketch.n, fold=False))
+
+
+def clusters(part: Partition) -> None:
+    """Range 0000 joins the edges of the whole crawl and lays labels out by range; every range writes its own."""
+    here = part.store.read_range(part.key("clusters", 0), "labels", part.bucket or 0) if part.bucket else _label(part)
+    here = shuffle.sort_by(here, "doc_id")
+    part.write(here.select(schemas.CLUSTERS.names))
+    part.write_ranged(here.select(schemas.CLUSTERS.names), here["host_bucket"].to_numpy().astype(np.int64),
+                      role="by_bucket")
+    part.report(members=here.num_rows)
+
+
+def _label(part: Partition) -> pa.Table:
+    """Components of the crawl; writes every range's labels and returns this range's."""
+    params = part.plan.params.clusters
+
+    def batches() -> Iterator[grouping.EdgeBatch]:
+        for table in part.read_all("band_buckets", ["anchor", "doc_id", "similarity"]):
+            values = table["similarity"].to_numpy(zero_copy_only=False).astype(np.float32)
+            yield ids.pairs(table["anchor"]), ids.pairs(table["doc_id"]), values
+
+    with part.store.scratch() as folder:
+        found = grouping.label(batches, Path(folder))
+    host, when, record = _records(part, found.doc_id)
+    if params.verify != "jaccard":
+        all_docs = found.doc_id
+        found = grouping.reexamine(
+            found, batches, params.cluster_cap, params.verify_at, params.max_leaders,
+            lambda rows: _shingles(part, host[rows], all_docs[rows], record[rows]),
+        )
+        stays = ids.find(all_docs, found.doc_id)
+        host, when, record = host[stays], when[stays], record[stays]
+    first = grouping.first_of(found.label, when, record)
+    n = len(found.doc_id)
+    table = pa.table({
+        "crawl": pa.array([part.crawl] * n, pa.string()), "doc_id": ids.to_array(found.doc_id),
+        "dup_cluster_id": ids.to_array(found.doc_id[found.label]), "dup_cluster_size": pa.array(found.size),
+        "dup_of": ids.to_array(found.doc_id[first], first != np.arange(n)),
+        "similarity": pa.array(found.similarity, mask=np.isnan(found.similarity)),
+        "host_bucket": pa.array(host.astype(np.uint16)),
+    })
+    numbers = shuffle.range_of(found.doc_id[:, 0], part.buckets)
+    part.write_ranged(table, numbers, LABELS, role="labels")
+    part.report(clusters=int(np.count_nonzero(found.label == np.arange(n))), largest=int(found.size.max(initial=0)),
+                reexamined=found.reexamined, edges_cut=found.cut)
+    return table.filter(pa.array(numbers == 0))
+
+
+def _records(part: Partition, doc: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Bucket, fetch time (microseconds, unknown last) and record id of each document's first record."""
+    host = np.zeros(len(doc), np.int64)
+    when = np.zeros(len(doc), np.int64)
+    record = np.zeros((len(doc), 2), np.uint64)
+    number = shuffle.range_of(doc[:, 0], part.buckets)
+    for r in range(part.buckets):
+        mine = np.flatnonzero(number == r)
+        rows = part.read("exact", ["doc_id", "record_id", "host_bucket", "fetch_ts", "first"], bucket=r)
+        rows = rows.filter(rows["first"])
+        where = ids.find(ids.pairs(rows["doc_id"]), doc[mine])
+        if len(where) and int(where.min()) < 0:
+            raise DamagedPartitionError(f"{part.key('exact', r)} lacks documents of the clusters: run that stage again")
+        stamps = rows["fetch_ts"].cast(pa.int64()).fill_null(np.iinfo(np.int64).max).to_numpy()
+        host[mine] = rows["host_bucket"].to_numpy()[where]
+        when[mine] = stamps[where]
+        record[mine] = ids.pairs(rows["record_id"])[where]
+    return host, when, record
+
+
+def near(part: Partition) -> None:
+    """The verdict on each document: first of its cluster, and with no near-verbatim copy in an earlier crawl.
+
+    Only the first of a cluster is looked up in earlier crawls. When it has a copy there, nothing of the cluster
+    survives: the others are duplicates of it, and so of that copy.
+    """
+    params, sketch = part.plan.params.band_index, part.plan.params.minhash
+    if params.min_band_matches > sketch.bands:
+        raise ParameterError(
+            f"band_index.min_band_matches is {params.min_band_matches}, but there are {sketch.bands} bands: no "
+            "document could match one of an earlier crawl"
+        )
+    docs = part.read("signatures", ["crawl", "doc_id", "record_id", "n_shingles"])
+    doc = ids.pairs(docs["doc_id"])
+    n = docs.num_rows
+    held = shuffle.sort_by(part.read_range("clusters", "by_bucket"), "doc_id")
+    at = ids.find(ids.pairs(held["doc_id"]), doc)
+    inside, take = at >= 0, pa.array(np.maximum(at, 0), mask=at < 0)
+    dup_of = held["dup_of"].combine_chunks().take(take)
+    first = dup_of.is_null().to_numpy(zero_copy_only=False)
+    cluster = np.where(inside[:, None], doc, doc)
+    cluster[inside] = ids.pairs(held["dup_cluster_id"])[at[inside]]
+    sizes = held["dup_cluster_size"].combine_chunks().take(take).fill_null(1)
+    similarity = held["similarity"].combine_chunks().take(take)
+
+    asked = np.flatnonzero(first & (docs["n_shingles"].to_numpy() > 0))
+    values = read_matrix(part, part.bucket or 0, sketch.bands * sketch.rows)[asked]
+    keys = minhash.band_keys(values, sketch.bands, sketch.rows)
+    crawl_of = np.full(n, -1, np.int64)
+    matched = np.zeros((n, 2), np.uint64)
+    votes = np.zeros(n, np.uint8)
+    generations = earlier(part, "band_index")
+    part.state["generations"] = [g.state() for g in generations]
+    for number, generation in enumerate(generations):
+        open_ = np.flatnonzero(crawl_of[asked] < 0)
+
+        def run(r: int, crawl: str = generation.crawl, manifests: tuple[PartitionManifest, ...] = generation.manifests
+                ) -> index.Run:
+            return index.Run(part.store, part.key("band_index", r, crawl), manifests[r])
+
+        found = index.match(keys[open_], part.buckets, run, params.min_band_matches)
+        hit = found.votes > 0
+        rows = asked[open_[hit]]
+        crawl_of[rows] = number
+        matched[rows] = found.doc_id[hit]
+        votes[rows] = found.votes[hit]
+    old = crawl_of >= 0
+    survives = first & ~old
+    names = pa.array([g.crawl for g in generations], pa.string())
+    part.write(pa.table({
+        "crawl": docs["crawl"], "doc_id": docs["doc_id"], "record_id": docs["record_id"],
+        "dup_cluster_id": ids.to_array(cluster), "dup_cluster_size": sizes, "dup_of": dup_of,
+        "similarity": similarity,
+        "matched_crawl": names.take(pa.array(np.maximum(crawl_of, 0), mask=~old)) if len(names)
+        else pa.nulls(n, pa.string()),
+        "matched_doc_id": ids.to_array(matched, old), "matched_bands": pa.array(votes, mask=~old),
+        "survives": pa.array(survives),
+    }))
+    part.report(docs_in=n, docs_out=int(survives.sum()), reasons={
+        "near_duplicate": int((~first).sum()), "near_copy_in_earlier_crawl": int(old.sum()),
+    })
+
+
+@state_check("near")
+def _near_current(part: Partition, manifest: PartitionManifest) -> bool:
+    return bool(manifest.state.get("generations") == [g.state() for g in earlier(part, "band_index")])
+
+
+def band_index(part: Partition) -> None:
+    """One key range of the crawl's generation: entries of its survivors, where row groups begin, a bloom filter."""
+    params, bands = part.plan.params.band_index, part.plan.params.minhash.bands
+    kept = []
+    for bucket in range(part.buckets):
+        survives = part.read("near", ["survives"], bucket=bucket)["survives"].to_numpy(zero_copy_only=False)
+        for band in range(bands):
+            rows = part.store.read_range(
+                part.key("signatures", bucket), "bands", (part.bucket or 0) * bands + band,
+                ["band", "key", "doc_id", "row"],
+            )
+            kept.append(rows.filter(pa.array(survives[rows["row"].to_numpy()], pa.bool_())))
+    rows = pa.concat_tables(kept)
+    entries = index.entries(
+        rows["band"].to_numpy(), rows["key"].to_numpy(), ids.pairs(rows["doc_id"]), params.max_postings
+    )
+    part.write(entries.table())
+    part.write(entries.starts(), index.STARTS, role="starts")
+    part.write_bytes(bloom.to_bytes(bloom.build(entries.key, params.bits_per_key)), role="bloom", suffix=".bloom")
+    part.report(entries=len(entries.key), overflow=entries.overflow)
