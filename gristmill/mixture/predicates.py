@@ -1,7 +1,7 @@
 """Predicates: Polars SQL expressions over the catalogue, checked before anything is read.
 
-Belongs here: parsing, the check against the catalogue's columns and types, evaluation on one table. Does not belong here:
-which sources a recipe has (``recipe.py``).
+Belongs here: parsing, the check against the catalogue's columns and types, evaluation on one table. Does not belong
+here: which sources a recipe has (``recipe.py``).
 """
 
 import difflib
@@ -16,7 +16,20 @@ from polars.exceptions import PolarsError
 from gristmill.errors import RecipeError
 
 # An expression whose value for a document depends on other rows would differ from bucket to bucket.
-_NOT_ROWWISE = ("Agg", "Over", "Rolling", "Window", "Gather", "Sort", "SortBy", "Filter", "Slice", "Explode", "Len", "SubPlan")
+_NOT_ROWWISE = (
+    "Agg",
+    "Over",
+    "Rolling",
+    "Window",
+    "Gather",
+    "Sort",
+    "SortBy",
+    "Filter",
+    "Slice",
+    "Explode",
+    "Len",
+    "SubPlan",
+)
 
 
 class Predicate:
@@ -47,13 +60,17 @@ class Predicate:
                 raise RecipeError(f"{where}: the catalogue has no column {name!r}; {hint}")
         wrong = sorted(_kinds(json.loads(self._expr.meta.serialize(format="json"))) & set(_NOT_ROWWISE))
         if wrong:
-            raise RecipeError(f"{where}: {text!r} looks at more than one document ({', '.join(wrong)}); a predicate may not")
+            raise RecipeError(
+                f"{where}: {text!r} looks at more than one document ({', '.join(wrong)}); a predicate may not"
+            )
         probe = pa.schema([schema.field(n) for n in self.columns]).empty_table()
         try:
             found = self._run(probe).dtype
         except PolarsError as error:
             types = ", ".join(f"{n} is {schema.field(n).type}" for n in self.columns)
-            raise RecipeError(f"{where}: {text!r} cannot be evaluated ({str(error).splitlines()[0]}); {types}") from error
+            raise RecipeError(
+                f"{where}: {text!r} cannot be evaluated ({str(error).splitlines()[0]}); {types}"
+            ) from error
         if found != pl.Boolean:
             raise RecipeError(f"{where}: {text!r} gives {found}, a predicate gives true or false")
 
@@ -64,7 +81,7 @@ class Predicate:
         return frame.with_columns(__hit=self._expr).get_column("__hit")
 
     def mask(self, table: pa.Table) -> np.ndarray:
-        """bool [rows]: which documents it selects. A null (an absent score, say) selects nothing."""
+        """Bool [rows]: which documents it selects. A null (an absent score, say) selects nothing."""
         return self._run(table).fill_null(False).to_numpy().astype(bool)
 
 

@@ -1,6 +1,7 @@
 """The recipe: which documents, in which proportions, in which order of phases.
 
-Belongs here: the YAML's model and its validation, weights of parts, and what is refused before a manifest is built. Does
+Belongs here: the YAML's model and its validation, weights of parts, and what is refused before a manifest is built.
+Does
 not belong here: reading the catalogue (``release/selection.py``) and segments (``schedule.py``).
 """
 
@@ -39,7 +40,7 @@ def _tokens(value: Any) -> Any:
 def _decimal(value: Any) -> Any:
     """Weights and caps are exact: 0.1 means one tenth, not the nearest double."""
     if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
-        raise ValueError("not a number")
+        raise ValueError("not a number")  # noqa: TRY004 - pydantic turns ValueError into its own
     try:
         number = Decimal(str(value))
     except InvalidOperation as error:
@@ -98,12 +99,21 @@ class Phase(_Model):
 
     @model_validator(mode="after")
     def _check(self) -> "Phase":
-        total = sum((w if isinstance(w, Decimal) else sum(w.values(), Decimal(0)) for w in self.weights.values()), Decimal(0))
+        total = sum(
+            (w if isinstance(w, Decimal) else sum(w.values(), Decimal(0)) for w in self.weights.values()), Decimal(0)
+        )
         if total != 1:
             raise ValueError(f"the weights of phase {self.name} add up to {total}, not 1")
         ramp = self.ramp
-        if not ramp or ramp[-1][1] is not None or any(steps is None for _, steps in ramp[:-1]) or any(s < 1 for s, _ in ramp):
-            raise ValueError(f"phase {self.name}: every entry of samples_per_step needs steps, but the last must have none")
+        if (
+            not ramp
+            or ramp[-1][1] is not None
+            or any(steps is None for _, steps in ramp[:-1])
+            or any(s < 1 for s, _ in ramp)
+        ):
+            raise ValueError(
+                f"phase {self.name}: every entry of samples_per_step needs steps, but the last must have none"
+            )
         return self
 
     @property
@@ -170,7 +180,16 @@ def parse(data: Any, where: str = "recipe") -> Recipe:
 
 
 def read(path: str | Path) -> Recipe:
-    """A recipe from a YAML file. Raises RecipeError."""
+    """The recipe of a YAML file. Raises RecipeError."""
+    return read_with_policy(path)[0]
+
+
+def read_with_policy(path: str | Path) -> tuple[Recipe, dict[str, Any] | None]:
+    """The recipe of a YAML file, and its ``policy`` section as plain data where it has one.
+
+    Raises:
+        RecipeError: naming the file, the field and what is wrong.
+    """
     file = Path(path)
     try:
         data = yaml.load(file.read_text("utf-8"), Loader=_ExactLoader)  # noqa: S506 - a SafeLoader with exact numbers
@@ -178,17 +197,24 @@ def read(path: str | Path) -> Recipe:
         raise RecipeError(f"no recipe {file}") from error
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise RecipeError(f"{file} cannot be read as YAML: {error}") from error
-    return parse(data, str(file))
+    if not isinstance(data, dict):
+        raise RecipeError(f"{file} holds no mapping: a recipe has sources and phases")
+    policy = data.pop("policy", None)
+    return parse(data, str(file)), policy
 
 
 class _ExactLoader(yaml.SafeLoader):
     """Floats stay the characters that were written."""
 
 
-_ExactLoader.add_constructor("tag:yaml.org,2002:float", lambda loader, node: loader.construct_scalar(node))
+def _as_written(loader: yaml.SafeLoader, node: yaml.ScalarNode) -> Any:
+    return loader.construct_scalar(node)
 
 
-# -- parts: a source, or what is left of it when upsampling and joint weights have cut it -------------------------------
+_ExactLoader.add_constructor("tag:yaml.org,2002:float", _as_written)
+
+
+# -- parts: a source, or what is left of it when upsampling and joint weights have cut it --
 
 
 @dataclass(frozen=True)
@@ -215,8 +241,8 @@ class Part:
 def parts_of(recipe: Recipe) -> list[Part]:
     """Disjoint parts of every source, sorted by name.
 
-    A document goes to the first ``upsample`` entry that names it, else to the rest. Where a phase weighs a source by length
-    bucket, its parts are cut by bucket too.
+    A document goes to the first ``upsample`` entry that names it, else to the rest. Where a phase weighs a source by
+    length bucket, its parts are cut by bucket too.
     """
     out: list[Part] = []
     for name, source in recipe.sources.items():
@@ -224,13 +250,16 @@ def parts_of(recipe: Recipe) -> list[Part]:
         pieces: list[tuple[str, tuple[str, ...], tuple[str, ...], Fraction]] = []
         earlier: tuple[str, ...] = ()
         for number, entry in enumerate(source.upsample):
-            pieces.append((f"{name}/{entry.name or f'up{number}'}", (source.where, entry.where), earlier, Fraction(entry.factor)))
+            pieces.append(
+                (f"{name}/{entry.name or f'up{number}'}", (source.where, entry.where), earlier, Fraction(entry.factor))
+            )
             earlier = (*earlier, entry.where)
         pieces.append((f"{name}/rest" if pieces else name, (source.where,), earlier, Fraction(1)))
         for piece, predicates, excluded, factor in pieces:
             if joint:
                 out += [
-                    Part(f"{piece}/len{b}", name, (*predicates, f"length_bucket = {b}"), excluded, factor, b) for b in range(5)
+                    Part(f"{piece}/len{b}", name, (*predicates, f"length_bucket = {b}"), excluded, factor, b)
+                    for b in range(5)
                 ]
             else:
                 out.append(Part(piece, name, predicates, excluded, factor))
@@ -259,7 +288,9 @@ def part_weights(recipe: Recipe, phase: Phase, tokens: Mapping[str, int]) -> dic
         groups: list[tuple[str, Fraction, list[Part]]] = []
         own = [p for p in parts if p.source == source]
         if isinstance(weight, dict):
-            groups = [(f"{source}/{k}", Fraction(w), [p for p in own if p.bucket == int(k[3:])]) for k, w in weight.items()]
+            groups = [
+                (f"{source}/{k}", Fraction(w), [p for p in own if p.bucket == int(k[3:])]) for k, w in weight.items()
+            ]
         else:
             groups = [(source, Fraction(weight), own)]
         for name, share, members in groups:
@@ -286,8 +317,8 @@ def demand(recipe: Recipe, tokens: Mapping[str, int]) -> dict[str, dict[str, Any
     """What the phases ask of every part, were its weight never redistributed.
 
     Returns:
-        part -> {"unique", "asked" (tokens, Fraction), "epochs" (Fraction), "cap" (Fraction), "by_phase"}, parts that select
-        nothing left out.
+        part -> {"unique", "asked" (tokens, Fraction), "epochs" (Fraction), "cap" (Fraction), "by_phase"}; parts that
+        select nothing are left out.
 
     Raises:
         RecipeError: a weighed source selects nothing.
@@ -299,8 +330,11 @@ def demand(recipe: Recipe, tokens: Mapping[str, int]) -> dict[str, dict[str, Any
             by_phase.setdefault(part, {})[phase.name] = weight * phase.tokens
     return {
         part: {
-            "unique": tokens[part], "asked": sum(asked.values(), Fraction(0)),
-            "epochs": sum(asked.values(), Fraction(0)) / tokens[part], "cap": caps[part], "by_phase": asked,
+            "unique": tokens[part],
+            "asked": sum(asked.values(), Fraction(0)),
+            "epochs": sum(asked.values(), Fraction(0)) / tokens[part],
+            "cap": caps[part],
+            "by_phase": asked,
         }
         for part, asked in sorted(by_phase.items())
     }
@@ -323,8 +357,10 @@ def refuse_impossible(recipe: Recipe, tokens: Mapping[str, int]) -> None:
                 f"{float(d['epochs']):.1f} epochs, over its cap of {float(d['cap']):g}"
             )
     if lines:
-        raise RecipeError("; ".join(lines) + ". Lower the weight or the tokens, widen the source, raise max_epochs, or set "
-                          "on_cap: redistribute")
+        raise RecipeError(
+            "; ".join(lines) + ". Lower the weight or the tokens, widen the source, raise max_epochs, or set "
+            "on_cap: redistribute"
+        )
 
 
 def show(tokens: Fraction | int) -> str:

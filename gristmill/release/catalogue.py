@@ -1,7 +1,7 @@
 """The catalogue: everything known of a document in one row, joined from the side tables of its bucket.
 
-Belongs here: those joins, and which columns a predicate may name. Does not belong here: thresholds and verdicts (a recipe's
-predicates and the policy decide when a manifest is built).
+Belongs here: those joins, and which columns a predicate may name. Does not belong here: thresholds and verdicts (a
+recipe's predicates and the policy decide when a manifest is built).
 """
 
 import numpy as np
@@ -26,7 +26,8 @@ def _free(base: pa.Table, other: pa.Table, prefix: str, *, leave: frozenset[str]
     """Columns of a table of measures; one whose name is taken gets the stage's name in front."""
     return {
         n: f"{prefix}_{n}" if n in base.column_names else n
-        for n in other.column_names if n not in KEYS and n not in leave
+        for n in other.column_names
+        if n not in KEYS and n not in leave
     }
 
 
@@ -40,21 +41,61 @@ def records(provenance: pa.Table, unique: pa.Table, exact: pa.Table, clusters: p
     return shuffle.sort_by(base.select(schemas.CATALOGUE_RECORDS.names), "record_id")
 
 
-def documents(*, near: pa.Table, provenance: pa.Table, text: pa.Table, language: pa.Table, lines: pa.Table, exact: pa.Table,
-              heuristics: pa.Table, quality: pa.Table, safety: pa.Table, contamination: pa.Table, placed: pa.Table) -> pa.Table:
+def documents(
+    *,
+    near: pa.Table,
+    provenance: pa.Table,
+    text: pa.Table,
+    language: pa.Table,
+    lines: pa.Table,
+    exact: pa.Table,
+    heuristics: pa.Table,
+    quality: pa.Table,
+    safety: pa.Table,
+    contamination: pa.Table,
+    placed: pa.Table,
+) -> pa.Table:
     """CATALOGUE of a bucket, with a column a measure after the fixed ones; sorted by doc_id."""
     base = shuffle.sort_by(near, "doc_id")
-    same = {n: n for n in ("url", "url_hash", "host", "host_id", "fetch_ts", "source_tier", "license_id", "robots_state",
-                           "content_type", "derived_from", "generator_model_id", "prompt_template_id")}
+    same = {
+        n: n
+        for n in (
+            "url",
+            "url_hash",
+            "host",
+            "host_id",
+            "fetch_ts",
+            "source_tier",
+            "license_id",
+            "robots_state",
+            "content_type",
+            "derived_from",
+            "generator_model_id",
+            "prompt_template_id",
+        )
+    }
     base = attach(base, provenance, "record_id", same)
     base = attach(base, text, "record_id", {n: n for n in ("title", "extractor", "n_chars", "n_bytes")})
-    base = attach(base, language, "record_id", {n: n for n in ("lang", "script", "lang_conf", "script_share", "n_words")})
+    base = attach(
+        base, language, "record_id", {n: n for n in ("lang", "script", "lang_conf", "script_share", "n_words")}
+    )
     base = attach(base, exact, "record_id", {"dup_count": "dup_count"})
     base = attach(base, lines, "doc_id", {"n_removed": "lines_removed", "bytes_after": "bytes_after"})
-    base = attach(base, placed, "doc_id", {
-        "shard": "shard", "ordinal": "ordinal", "stratum": "stratum", "n_tokens": "n_tokens", "n_bytes": "released_bytes",
-        "reason": "not_tokenised", "value": "not_tokenised_value", "bound": "not_tokenised_bound",
-    })
+    base = attach(
+        base,
+        placed,
+        "doc_id",
+        {
+            "shard": "shard",
+            "ordinal": "ordinal",
+            "stratum": "stratum",
+            "n_tokens": "n_tokens",
+            "n_bytes": "released_bytes",
+            "reason": "not_tokenised",
+            "value": "not_tokenised_value",
+            "bound": "not_tokenised_bound",
+        },
+    )
     lengths = base.column("n_tokens").fill_null(0).to_numpy()
     base = base.append_column("length_bucket", pa.array(length_bucket(lengths), pa.int8(), mask=lengths == 0))
     base = _contamination(base, contamination)
@@ -74,7 +115,8 @@ def _contamination(base: pa.Table, contamination: pa.Table) -> pa.Table:
         found[row["doc_id"]] = (names, max(longest, row["longest_run"] or 0))
     ids = base.column("doc_id").to_pylist()
     base = base.append_column("contaminated", pa.array([i in found for i in ids], pa.bool_()))
-    base = base.append_column("benchmarks", pa.array([sorted(found[i][0]) if i in found else [] for i in ids],
-                                                     pa.list_(pa.string())))
+    base = base.append_column(
+        "benchmarks", pa.array([sorted(found[i][0]) if i in found else [] for i in ids], pa.list_(pa.string()))
+    )
     runs = np.array([found[i][1] if i in found else 0 for i in ids], np.int32)
     return base.append_column("longest_run", pa.array(runs, pa.int32()))

@@ -24,17 +24,41 @@ from gristmill.workers import run_tasks
 
 # One row a record, then one a document; ``home`` is crawl number x buckets + bucket of the document's catalogue row, -1
 # where it has none among these crawls.
-_RECORD = pa.schema([
-    ("doc_id", ID), ("cluster", ID), ("ordinal", pa.int32()), ("fetch_ts", pa.int64()), ("record_id", ID),
-    ("home", pa.int32()), ("place", pa.int32()), ("rule", pa.int8()), ("held", pa.bool_()),
-])
-_DOCUMENT = pa.schema([
-    ("doc_id", ID), ("cluster", ID), ("ordinal", pa.int32()), ("fetch_ts", pa.int64()), ("record_id", ID),
-    ("home", pa.int32()), ("place", pa.int32()), ("rule", pa.int8()), ("held", pa.bool_()),
-])
-EXCLUDED = pa.schema([
-    ("doc_id", ID), ("rule", pa.int8()), ("elected", ID), ("elected_record", ID), ("elected_place", pa.int32()),
-])
+_RECORD = pa.schema(
+    [
+        ("doc_id", ID),
+        ("cluster", ID),
+        ("ordinal", pa.int32()),
+        ("fetch_ts", pa.int64()),
+        ("record_id", ID),
+        ("home", pa.int32()),
+        ("place", pa.int32()),
+        ("rule", pa.int8()),
+        ("held", pa.bool_()),
+    ]
+)
+_DOCUMENT = pa.schema(
+    [
+        ("doc_id", ID),
+        ("cluster", ID),
+        ("ordinal", pa.int32()),
+        ("fetch_ts", pa.int64()),
+        ("record_id", ID),
+        ("home", pa.int32()),
+        ("place", pa.int32()),
+        ("rule", pa.int8()),
+        ("held", pa.bool_()),
+    ]
+)
+EXCLUDED = pa.schema(
+    [
+        ("doc_id", ID),
+        ("rule", pa.int8()),
+        ("elected", ID),
+        ("elected_record", ID),
+        ("elected_place", pa.int32()),
+    ]
+)
 
 
 @dataclass(frozen=True)
@@ -88,19 +112,27 @@ def records_step(task: Task) -> None:
     n = table.num_rows
     place = np.full(n, task.number, np.int32)
     first = table.column("first").to_numpy(zero_copy_only=False).astype(bool)
-    out = pa.table({
-        "doc_id": table.column("doc_id"),
-        "cluster": table.column("dup_cluster_id"),
-        "ordinal": pa.array(np.full(n, ordinal, np.int32)),
-        "fetch_ts": table.column("fetch_ts").cast(pa.int64()).fill_null(-1),
-        "record_id": table.column("record_id"),
-        "home": pa.array(np.where(first, place, -1).astype(np.int32)),
-        "place": pa.array(place),
-        "rule": pa.array(judge(task.store, task.policy).records(table), pa.int8()),
-        "held": pc.is_valid(table.column("holdout")),
-    }, schema=_RECORD)
-    write_cut(task.folder("records"), task.number, out,
-              shuffle.range_of(shuffle.first_uint64(out.column("doc_id")), task.ranges), task.ranges)
+    out = pa.table(
+        {
+            "doc_id": table.column("doc_id"),
+            "cluster": table.column("dup_cluster_id"),
+            "ordinal": pa.array(np.full(n, ordinal, np.int32)),
+            "fetch_ts": table.column("fetch_ts").cast(pa.int64()).fill_null(-1),
+            "record_id": table.column("record_id"),
+            "home": pa.array(np.where(first, place, -1).astype(np.int32)),
+            "place": pa.array(place),
+            "rule": pa.array(judge(task.store, task.policy).records(table), pa.int8()),
+            "held": pc.is_valid(table.column("holdout")),
+        },
+        schema=_RECORD,
+    )
+    write_cut(
+        task.folder("records"),
+        task.number,
+        out,
+        shuffle.range_of(shuffle.first_uint64(out.column("doc_id")), task.ranges),
+        task.ranges,
+    )
 
 
 def _order(table: pa.Table, *keys: str) -> pa.Table:
@@ -151,19 +183,27 @@ def documents_step(task: Task) -> None:
     keep = (home[rows] >= 0) | (homes[group[rows]] == 0)
     rows = rows[keep]
     g = group[rows]
-    out = pa.table({
-        "doc_id": table.column("doc_id").take(pa.array(rows)),
-        "cluster": cluster.take(pa.array(g)),
-        "ordinal": table.column("ordinal").take(pa.array(speaker[g])),
-        "fetch_ts": table.column("fetch_ts").take(pa.array(speaker[g])),
-        "record_id": table.column("record_id").take(pa.array(speaker[g])),
-        "home": pa.array(home[rows], pa.int32()),
-        "place": table.column("place").take(pa.array(speaker[g])),
-        "rule": pa.array(np.where(eligible[g], 0, rule[starts[g]]).astype(np.int8)),
-        "held": pa.array(any_held[g]),
-    }, schema=_DOCUMENT)
-    write_cut(task.folder("documents"), task.number, out,
-              shuffle.range_of(shuffle.first_uint64(out.column("cluster")), task.ranges), task.ranges)
+    out = pa.table(
+        {
+            "doc_id": table.column("doc_id").take(pa.array(rows)),
+            "cluster": cluster.take(pa.array(g)),
+            "ordinal": table.column("ordinal").take(pa.array(speaker[g])),
+            "fetch_ts": table.column("fetch_ts").take(pa.array(speaker[g])),
+            "record_id": table.column("record_id").take(pa.array(speaker[g])),
+            "home": pa.array(home[rows], pa.int32()),
+            "place": table.column("place").take(pa.array(speaker[g])),
+            "rule": pa.array(np.where(eligible[g], 0, rule[starts[g]]).astype(np.int8)),
+            "held": pa.array(any_held[g]),
+        },
+        schema=_DOCUMENT,
+    )
+    write_cut(
+        task.folder("documents"),
+        task.number,
+        out,
+        shuffle.range_of(shuffle.first_uint64(out.column("cluster")), task.ranges),
+        task.ranges,
+    )
 
 
 def clusters_step(task: Task) -> None:
@@ -192,33 +232,45 @@ def clusters_step(task: Task) -> None:
     elected = chosen[group[out_rows]]
     valid = elected >= 0
     pick = pa.array(np.where(valid, elected, 0), pa.int64(), mask=~valid)
-    excluded = pa.table({
-        "doc_id": ids.take(pa.array(out_rows)),
-        "rule": pa.array(rule[out_rows], pa.int8()),
-        "elected": ids.take(pick),
-        "elected_record": table.column("record_id").take(pick),
-        "elected_place": table.column("place").take(pick),
-    }, schema=EXCLUDED)
+    excluded = pa.table(
+        {
+            "doc_id": ids.take(pa.array(out_rows)),
+            "rule": pa.array(rule[out_rows], pa.int8()),
+            "elected": ids.take(pick),
+            "elected_record": table.column("record_id").take(pick),
+            "elected_place": table.column("place").take(pick),
+        },
+        schema=EXCLUDED,
+    )
     home = table.column("home").to_numpy()[out_rows]
     keep = home >= 0
-    write_cut(task.folder("excluded"), task.number, excluded.filter(pa.array(keep)), home[keep].astype(np.int64), task.places)
+    write_cut(
+        task.folder("excluded"), task.number, excluded.filter(pa.array(keep)), home[keep].astype(np.int64), task.places
+    )
 
 
-def run(store: Store, policy: Policy, records: list[tuple[int, Key]], scratch: str, ranges: int, workers: int,
-        progress: Callable[[str, int, int], None] | None = None) -> None:
+def run(
+    store: Store,
+    policy: Policy,
+    records: list[tuple[int, Key]],
+    scratch: str,
+    ranges: int,
+    workers: int,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> None:
     """All three steps; ``read_excluded`` then gives what is excluded of each catalogue partition."""
     for folder in ("records", "documents", "excluded"):
         (Path(scratch) / folder).mkdir(parents=True, exist_ok=True)
     steps: list[tuple[str, Callable[[Task], None], int]] = [
-        ("records", records_step, len(records)), ("documents", documents_step, ranges), ("clusters", clusters_step, ranges),
+        ("records", records_step, len(records)),
+        ("documents", documents_step, ranges),
+        ("clusters", clusters_step, ranges),
     ]
     for name, function, count in steps:
         tasks = [Task(store, policy, tuple(records), scratch, i, len(records), ranges) for i in range(count)]
-        done = 0
-        for _ in run_tasks(function, tasks, workers if workers > 1 else 0):
-            done += 1
+        for done, _ in enumerate(run_tasks(function, tasks, workers if workers > 1 else 0)):
             if progress:
-                progress(name, done, count)
+                progress(name, done + 1, count)
 
 
 def read_excluded(scratch: str, ranges: int, place: int) -> pa.Table:

@@ -27,12 +27,29 @@ LICENCES = "registry/licences"
 # Rules about one fetch. A document stays while one of its records passes them all. A record is counted under the first
 # that it fails, in this order.
 RECORD_RULES = (
-    "ok", "tombstone_url", "tombstone_host", "tombstone_contract", "host_excluded", "trap", "robots", "licence_unknown",
-    "licence_denied", "licence_expired", "licence_scope", "crawl_cutoff", "contract_cutoff", "generator_cutoff",
+    "ok",
+    "tombstone_url",
+    "tombstone_host",
+    "tombstone_contract",
+    "host_excluded",
+    "trap",
+    "robots",
+    "licence_unknown",
+    "licence_denied",
+    "licence_expired",
+    "licence_scope",
+    "crawl_cutoff",
+    "contract_cutoff",
+    "generator_cutoff",
 )
 # Rules about a text, after those.
 DOCUMENT_RULES = (
-    "tombstone_doc", "holdout", "holdout_copy", "contamination", "safety", "downweight",
+    "tombstone_doc",
+    "holdout",
+    "holdout_copy",
+    "contamination",
+    "safety",
+    "downweight",
 )
 RULES = (*RECORD_RULES, *DOCUMENT_RULES)
 NUMBER = {name: i for i, name in enumerate(RULES)}
@@ -83,7 +100,7 @@ class Policy(_Model):
         """Plain JSON values."""
         data = json.loads(self.model_dump_json())
         data["downweight"] = _plain([d.model_dump() for d in self.downweight])
-        return data  # type: ignore[no-any-return]
+        return dict(data)
 
 
 def parse(data: Any, where: str = "policy") -> Policy:
@@ -106,8 +123,9 @@ class Licence(_Model):
 
 def put_licence(store: Store, licence: Licence) -> None:
     """Write or replace a registry entry."""
-    store.blobs.put(f"{LICENCES}/{digest(licence.license_id)[:24]}.json",
-                    canonical_json(json.loads(licence.model_dump_json())))
+    store.blobs.put(
+        f"{LICENCES}/{digest(licence.license_id)[:24]}.json", canonical_json(json.loads(licence.model_dump_json()))
+    )
 
 
 def licences(store: Store) -> dict[str, Licence]:
@@ -134,7 +152,9 @@ class Judge:
         self.known = known
         expiring = sorted(name for name, entry in known.items() if entry.expires)
         if expiring and policy.as_of is None:
-            raise ManifestError(f"licences expire ({', '.join(expiring[:5])}): name the day to judge them by (policy.as_of)")
+            raise ManifestError(
+                f"licences expire ({', '.join(expiring[:5])}): name the day to judge them by (policy.as_of)"
+            )
 
     def records(self, table: pa.Table) -> np.ndarray:
         """Rule number of the first rule each row of ``catalogue_records`` fails; 0 where it passes all.
@@ -187,18 +207,22 @@ class Judge:
             fetched = table.column("fetch_ts").cast(pa.int64()).fill_null(-1).to_numpy()
             mark("crawl_cutoff", fetched >= bound)
         if policy.knowledge_cutoff:
-            late = [
-                bool(n is not None and n in self.known and self.known[n].signed
-                     and self.known[n].signed >= policy.knowledge_cutoff)  # type: ignore[operator]
-                for n in names
-            ]
+            signed = [self.known[n].signed if n is not None and n in self.known else None for n in names]
+            late = [day is not None and day >= policy.knowledge_cutoff for day in signed]
             mark("contract_cutoff", _lookup(late, licence_index))
         if policy.knowledge_cutoff and "generator_model_id" in table.column_names:
             models, model_index = _dictionary(table, "generator_model_id")
             # A generator whose own cutoff is not known may have seen anything.
-            mark("generator_cutoff", _lookup([
-                m is not None and policy.generator_cutoffs.get(m, dt.date.max) > policy.knowledge_cutoff for m in models
-            ], model_index))
+            mark(
+                "generator_cutoff",
+                _lookup(
+                    [
+                        m is not None and policy.generator_cutoffs.get(m, dt.date.max) > policy.knowledge_cutoff
+                        for m in models
+                    ],
+                    model_index,
+                ),
+            )
 
 
 def sampled_out(doc_id: pa.ChunkedArray, keep: Decimal, seed: int, number: int) -> np.ndarray:

@@ -28,16 +28,35 @@ from gristmill.workers import run_tasks
 NOBODY = "(no source)"
 SCORE_BINS = 20
 
-_PICK = pa.schema([
-    ("part", pa.int32()), ("shard", pa.string()), ("ordinal", pa.uint32()), ("n_tokens", pa.int64()), ("container", pa.uint64()),
-])
-MERGED = pa.schema([
-    ("part", pa.int32()), ("shard", pa.string()), ("ordinals", pa.list_(pa.uint32())), ("n_docs", pa.int64()),
-    ("n_tokens", pa.int64()), ("sequences", pa.list_(pa.int64())),
-])
-ELECTED = pa.schema([
-    ("instead_of", ID), ("rule", pa.string()), ("doc_id", ID), ("record_id", ID), ("crawl", pa.string()), ("host_bucket", pa.int32()),
-])
+_PICK = pa.schema(
+    [
+        ("part", pa.int32()),
+        ("shard", pa.string()),
+        ("ordinal", pa.uint32()),
+        ("n_tokens", pa.int64()),
+        ("container", pa.uint64()),
+    ]
+)
+MERGED = pa.schema(
+    [
+        ("part", pa.int32()),
+        ("shard", pa.string()),
+        ("ordinals", pa.list_(pa.uint32())),
+        ("n_docs", pa.int64()),
+        ("n_tokens", pa.int64()),
+        ("sequences", pa.list_(pa.int64())),
+    ]
+)
+ELECTED = pa.schema(
+    [
+        ("instead_of", ID),
+        ("rule", pa.string()),
+        ("doc_id", ID),
+        ("record_id", ID),
+        ("crawl", pa.string()),
+        ("host_bucket", pa.int32()),
+    ]
+)
 
 
 @dataclass(frozen=True)
@@ -69,10 +88,22 @@ class _Plan:
                 self.compiled.setdefault(text, Predicate(text, f"source {part.source}", schema))
         self.safety = [Predicate(t, "policy.safety", schema) for t in policy.safety]
         self.downweight = [Predicate(d.where, "policy.downweight", schema) for d in policy.downweight]
-        self.columns = sorted({
-            c for p in (*self.compiled.values(), *self.safety, *self.downweight) for c in p.columns
-        } | {"doc_id", "shard", "ordinal", "n_tokens", "lang", "host_id", "contaminated", "benchmarks", "survives",
-             "source_tier", "length_bucket"})
+        self.columns = sorted(
+            {c for p in (*self.compiled.values(), *self.safety, *self.downweight) for c in p.columns}
+            | {
+                "doc_id",
+                "shard",
+                "ordinal",
+                "n_tokens",
+                "lang",
+                "host_id",
+                "contaminated",
+                "benchmarks",
+                "survives",
+                "source_tier",
+                "length_bucket",
+            }
+        )
         self.score = next((c for c in ("ensemble_percentile",) if c in schema.names), None)
         if self.score:
             self.columns = sorted({*self.columns, self.score})
@@ -98,13 +129,18 @@ def map_step(task: Task) -> dict[str, Any]:
     picks = []
     for number in range(len(plan.parts)):
         rows = np.flatnonzero(part_of[number] & in_shard & (rules == 0))
-        picks.append(pa.table({
-            "part": pa.array(np.full(len(rows), number, np.int32)),
-            "shard": table.column("shard").take(pa.array(rows)),
-            "ordinal": table.column("ordinal").take(pa.array(rows)),
-            "n_tokens": pa.array(tokens[rows]),
-            "container": table.column("host_id").take(pa.array(rows)).cast(pa.uint64()),
-        }, schema=_PICK))
+        picks.append(
+            pa.table(
+                {
+                    "part": pa.array(np.full(len(rows), number, np.int32)),
+                    "shard": table.column("shard").take(pa.array(rows)),
+                    "ordinal": table.column("ordinal").take(pa.array(rows)),
+                    "n_tokens": pa.array(tokens[rows]),
+                    "container": table.column("host_id").take(pa.array(rows)).cast(pa.uint64()),
+                },
+                schema=_PICK,
+            )
+        )
     pick = pa.concat_tables(picks) if picks else _PICK.empty_table()
     heads = np.array([int(h[:8], 16) for h in pick.column("shard").to_pylist()], np.uint64) << np.uint64(32)
     numbers = ((heads >> np.uint64(32)) * np.uint64(task.ranges) >> np.uint64(32)).astype(np.int64)
@@ -135,7 +171,9 @@ def _verdicts(task: Task, plan: _Plan, table: pa.Table) -> tuple[np.ndarray, Any
     return rules, where
 
 
-def _assign(recipe: Recipe, plan: _Plan, table: pa.Table) -> tuple[list[np.ndarray], dict[str, np.ndarray], dict[str, int]]:
+def _assign(
+    recipe: Recipe, plan: _Plan, table: pa.Table
+) -> tuple[list[np.ndarray], dict[str, np.ndarray], dict[str, int]]:
     """Masks of parts and of sources; and, per phase and pair of its sources, documents that are in both."""
     masks = {text: predicate.mask(table) for text, predicate in plan.compiled.items()}
     part_of = []
@@ -158,8 +196,16 @@ def _assign(recipe: Recipe, plan: _Plan, table: pa.Table) -> tuple[list[np.ndarr
     return part_of, sources_of, overlaps
 
 
-def _counts(recipe: Recipe, plan: _Plan, table: pa.Table, rules: np.ndarray, in_shard: np.ndarray, tokens: np.ndarray,
-            part_of: list[np.ndarray], sources_of: dict[str, np.ndarray]) -> dict[str, Any]:
+def _counts(
+    recipe: Recipe,
+    plan: _Plan,
+    table: pa.Table,
+    rules: np.ndarray,
+    in_shard: np.ndarray,
+    tokens: np.ndarray,
+    part_of: list[np.ndarray],
+    sources_of: dict[str, np.ndarray],
+) -> dict[str, Any]:
     nobody = np.ones(table.num_rows, bool)
     for mask in sources_of.values():
         nobody &= ~mask
@@ -181,7 +227,9 @@ def _counts(recipe: Recipe, plan: _Plan, table: pa.Table, rules: np.ndarray, in_
             own = hit & (langs == lang)
             by_lang[lang] = [int(own.sum()), int(tokens[own].sum())]
         entry: dict[str, Any] = {
-            "docs": int(hit.sum()), "tokens": int(tokens[hit].sum()), "by_lang": by_lang,
+            "docs": int(hit.sum()),
+            "tokens": int(tokens[hit].sum()),
+            "by_lang": by_lang,
             "lengths": {str(k): v for k, v in sorted(Counter(lengths[hit].tolist()).items())},
         }
         if score is not None:
@@ -203,17 +251,28 @@ def _elected(task: Task, table: pa.Table, rules: np.ndarray, where: Any, in_shar
     found = excluded.take(where.take(pa.array(rows))).to_pylist()
     ids = table.column("doc_id").take(pa.array(rows)).to_pylist()
     return [
-        {"instead_of": doc.hex(), "rule": RULES[row["rule"]], "doc_id": row["elected"].hex(), "record_id": row["elected_record"].hex(),
-         "crawl": task.places[row["elected_place"]][0], "host_bucket": task.places[row["elected_place"]][1]}
-        for doc, row in zip(ids, found, strict=True) if row["elected"] is not None
+        {
+            "instead_of": doc.hex(),
+            "rule": RULES[row["rule"]],
+            "doc_id": row["elected"].hex(),
+            "record_id": row["elected_record"].hex(),
+            "crawl": task.places[row["elected_place"]][0],
+            "host_bucket": task.places[row["elected_place"]][1],
+        }
+        for doc, row in zip(ids, found, strict=True)
+        if row["elected"] is not None
     ]
 
 
 def merge_step(task: Task) -> tuple[str, int]:
     """One range of shards: its selected documents by (part, shard), with sequences by layout; a file of MERGED."""
     table = eligibility.read_cut(Path(task.scratch) / "picks", len(task.places), task.number, _PICK).combine_chunks()
-    table = table.take(pc.sort_indices(table.select(["part", "shard", "ordinal"]), sort_keys=[
-        ("part", "ascending"), ("shard", "ascending"), ("ordinal", "ascending")]))
+    table = table.take(
+        pc.sort_indices(
+            table.select(["part", "shard", "ordinal"]),
+            sort_keys=[("part", "ascending"), ("shard", "ascending"), ("ordinal", "ascending")],
+        )
+    )
     modes = [packing.parse_layout(name) for name in task.layouts]
     related = any(mode == "related" for mode, _ in modes)
     rows: list[dict[str, Any]] = []
@@ -234,10 +293,16 @@ def merge_step(task: Task) -> tuple[str, int]:
         if related:
             order = packing.related_order(containers[start:end][first])
             own, lengths = own[order], lengths[order]
-        rows.append({
-            "part": int(parts[start]), "shard": shards[start], "ordinals": own, "n_docs": len(own), "n_tokens": int(lengths.sum()),
-            "sequences": [packing.count(lengths, seq_len, mode) for mode, seq_len in modes],
-        })
+        rows.append(
+            {
+                "part": int(parts[start]),
+                "shard": shards[start],
+                "ordinals": own,
+                "n_docs": len(own),
+                "n_tokens": int(lengths.sum()),
+                "sequences": [packing.count(lengths, seq_len, mode) for mode, seq_len in modes],
+            }
+        )
         start = end
     path = Path(task.scratch) / "merged" / f"{task.number:06d}.parquet"
     pq.write_table(pa.Table.from_pylist(rows, schema=MERGED), path)
@@ -252,7 +317,9 @@ def run(task: Task, workers: int, progress: Callable[[str, int, int], None] | No
         (Path(task.scratch) / folder).mkdir(parents=True, exist_ok=True)
     pool = workers if workers > 1 else 0
     counts: list[dict[str, Any]] = [{}] * len(task.places)
-    for done, (index, value) in enumerate(run_tasks(map_step, [replace(task, number=i) for i in range(len(task.places))], pool)):
+    for done, (index, value) in enumerate(
+        run_tasks(map_step, [replace(task, number=i) for i in range(len(task.places))], pool)
+    ):
         counts[index] = value
         if progress:
             progress("catalogue", done + 1, len(task.places))

@@ -1,6 +1,7 @@
 """The bodies of ``catalogue_records`` and ``catalogue``.
 
-Belongs here: what is read and reported. Does not belong here: how tables are joined (``catalogue.py``), policy, manifests.
+Belongs here: what is read and reported. Does not belong here: how tables are joined (``catalogue.py``), policy,
+manifests.
 """
 
 import pyarrow as pa
@@ -44,5 +45,10 @@ def catalogue(part: Partition) -> None:
     )
     part.write(table, extra=True)
     in_shard = pc.sum(pc.is_valid(table.column("shard"))).as_py() or 0
-    part.report(docs_in=table.num_rows, docs_out=table.num_rows, documents=table.num_rows, in_shards=in_shard,
-                tokens=pc.sum(placed.column("n_tokens").filter(pc.is_valid(placed.column("shard")))).as_py() or 0)
+    part.report(
+        docs_in=table.num_rows,
+        docs_out=table.num_rows,
+        documents=table.num_rows,
+        in_shards=in_shard,
+        tokens=pc.sum(placed.column("n_tokens").filter(pc.is_valid(placed.column("shard")))).as_py() or 0,
+    )

@@ -4,6 +4,7 @@ Belongs here: writing and reading them, and physical deletion of the bytes. Does
 selection (``policy.py``). A tombstone is written once and never taken away; it outlives the bytes it is about.
 """
 
+import contextlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,13 +35,18 @@ class Tombstones:
     @property
     def digest(self) -> str:
         """sha256 over them: state that a manifest consumed."""
-        return digest([
-            [str(u) for u in sorted(self.urls)], sorted(self.hosts), sorted(d.hex() for d in self.docs), sorted(self.contracts),
-        ])
+        return digest(
+            [
+                [str(u) for u in sorted(self.urls)],
+                sorted(self.hosts),
+                sorted(d.hex() for d in self.docs),
+                sorted(self.contracts),
+            ]
+        )
 
 
 def classify(what: str) -> Kind:
-    """Which kind a bare argument is: a URL has ``://``, a document is 32 hex digits, a host has a dot; else a contract."""
+    """Which kind an argument is: a URL has ``://``, a document 32 hex digits, a host a dot; else it is a contract."""
     if "://" in what:
         return "url"
     if len(what) == 32 and all(c in "0123456789abcdef" for c in what.lower()):
@@ -83,10 +89,8 @@ def forget(store: Store, what: str, *, kind: Kind | None = None, reason: str = "
     body: dict[str, Any] = {"kind": chosen, "value": value, "reason": reason}
     if chosen == "url":
         body["url_hash"] = f"{url_hash(value):016x}"
-    try:
+    with contextlib.suppress(FileExistsError):  # the first one stands
         store.blobs.create(path, canonical_json(body))
-    except FileExistsError:
-        pass  # the first one stands
     return path
 
 
@@ -102,8 +106,10 @@ def read(store: Store) -> Tombstones:
     for entry in entries(store):
         by[entry["kind"]].append(entry)
     return Tombstones(
-        frozenset(int(e["url_hash"], 16) for e in by["url"]), frozenset(e["value"] for e in by["host"]),
-        frozenset(bytes.fromhex(e["value"]) for e in by["doc"]), frozenset(e["value"] for e in by["contract"]),
+        frozenset(int(e["url_hash"], 16) for e in by["url"]),
+        frozenset(e["value"] for e in by["host"]),
+        frozenset(bytes.fromhex(e["value"]) for e in by["doc"]),
+        frozenset(e["value"] for e in by["contract"]),
     )
 
 

@@ -1,6 +1,7 @@
 """Admission: token sequences that would hurt training are left out, each by itself.
 
-Belongs here: the checks of a document and of its windows (algorithms.md section 7), their bounds, and a plain reference.
+Belongs here: the checks of a document and of its windows (algorithms.md section 7), their bounds, and a plain
+reference.
 Does not belong here: text measures (``quality/heuristics.py``) and what happens to rejected documents (``stages.py``).
 """
 
@@ -19,15 +20,24 @@ REASONS = ("", "token_run", "low_entropy", "dominant_token")
 
 # Scripts that the usual tokenizers do not merge spell each letter as the same lead byte and another: one token then
 # holds up to half of any honest text. Script of a language is what decides; ISO 639-3 codes of the seven.
-BYTE_SPELT = frozenset({
-    "amh", "tir", "gez",  # Ethiopic
-    "khm",  # Khmer
-    "mya", "shn", "mnw", "ksw",  # Myanmar
-    "lao",  # Lao
-    "sin",  # Sinhala
-    "bod", "dzo",  # Tibetan
-    "ory", "ori",  # Oriya
-})
+BYTE_SPELT = frozenset(
+    {
+        "amh",
+        "tir",
+        "gez",  # Ethiopic
+        "khm",  # Khmer
+        "mya",
+        "shn",
+        "mnw",
+        "ksw",  # Myanmar
+        "lao",  # Lao
+        "sin",  # Sinhala
+        "bod",
+        "dzo",  # Tibetan
+        "ory",
+        "ori",  # Oriya
+    }
+)
 
 
 def bounds(lang: str) -> tuple[int, float, float]:
@@ -38,8 +48,16 @@ def bounds(lang: str) -> tuple[int, float, float]:
 
 
 @njit(cache=True, nogil=True)
-def _check(ids: np.ndarray, max_run: int, min_bits: float, max_share: float, window: int, short_tail: int,
-           run_only: int, scratch: np.ndarray) -> tuple[int, float, int]:  # pragma: no cover - compiled
+def _check(
+    ids: np.ndarray,
+    max_run: int,
+    min_bits: float,
+    max_share: float,
+    window: int,
+    short_tail: int,
+    run_only: int,
+    scratch: np.ndarray,
+) -> tuple[int, float, int]:  # pragma: no cover - compiled
     """(reason number, value, start of the window); ``scratch`` is int32 zeros over the vocabulary, left zero."""
     n = ids.shape[0]
     run = 1

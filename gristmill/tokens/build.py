@@ -1,7 +1,7 @@
 """From sorted documents to shard files: where a shard ends, and its four files.
 
-Belongs here: cutting a stratum into shards, ``.meta`` and ``.docs``, the backstop checks of a shard. Does not belong here:
-the byte format of ``.bin`` and ``.idx`` (``shard.py``), and which documents come (``stages.py``).
+Belongs here: cutting a stratum into shards, ``.meta`` and ``.docs``, the backstop checks of a shard. Does not belong
+here: the byte format of ``.bin`` and ``.idx`` (``shard.py``), and which documents come (``stages.py``).
 """
 
 import hashlib
@@ -24,8 +24,8 @@ NAME = "shard_00000"
 def cuts(lengths: np.ndarray, shard_tokens: int) -> list[tuple[int, int]]:
     """Cut documents of these lengths, in order, into shards of at most ``shard_tokens`` (a longer document alone).
 
-    Shards of a stratum come out even: the number of shards is what the total needs, and each takes its share, so no last
-    shard is a stub.
+    Shards of a stratum come out even: the number of shards is what the total needs, and each takes its share, so no
+    last shard is a stub.
     """
     total = int(lengths.sum())
     if not len(lengths):
@@ -43,13 +43,15 @@ def cuts(lengths: np.ndarray, shard_tokens: int) -> list[tuple[int, int]]:
     return out
 
 
-def write_shards(blobs: Blobs, table: pa.Table, shard_tokens: int, meta: dict[str, Any]
-                 ) -> tuple[list[dict[str, Any]], pa.Table]:
+def write_shards(
+    blobs: Blobs, table: pa.Table, shard_tokens: int, meta: dict[str, Any]
+) -> tuple[list[dict[str, Any]], pa.Table]:
     """Write the shards of one range.
 
     Args:
         blobs: where ``shards/`` lies.
-        table: TOKENS with ``shard_key`` and ``ids``, sorted by (stratum, shard_key, doc_id); rows with a reason enter none.
+        table: TOKENS with ``shard_key`` and ``ids``, sorted by (stratum, shard_key, doc_id); rows with a reason enter
+            none.
         shard_tokens: tokens a shard, about.
         meta: build parameters, for ``.meta``.
 
@@ -75,40 +77,80 @@ def write_shards(blobs: Blobs, table: pa.Table, shard_tokens: int, meta: dict[st
             for a, b in cuts(lengths[start:end], shard_tokens):
                 first, last = start + a, start + b
                 own = values[offsets[first] : offsets[last]]
-                entry = _write(blobs, table.slice(first, last - first), own, offsets[first : last + 1] - offsets[first],
-                               strata[start], meta)
+                entry = _write(
+                    blobs,
+                    table.slice(first, last - first),
+                    own,
+                    offsets[first : last + 1] - offsets[first],
+                    strata[start],
+                    meta,
+                )
                 written.append(entry)
                 hashes[first:last] = [entry["hash"]] * (last - first)
                 ordinals[first:last] = np.arange(last - first)
         start = end
-    placed = table.select(["crawl", "doc_id", "record_id", "stratum", "n_tokens", "n_bytes", "reason", "value", "bound",
-                           "window", "host_bucket"])
+    placed = table.select(
+        [
+            "crawl",
+            "doc_id",
+            "record_id",
+            "stratum",
+            "n_tokens",
+            "n_bytes",
+            "reason",
+            "value",
+            "bound",
+            "window",
+            "host_bucket",
+        ]
+    )
     placed = placed.append_column("shard", pa.array(hashes, pa.string()))
     placed = placed.append_column("ordinal", pa.array(ordinals, pa.uint32(), mask=~admitted))
-    order = pc.sort_indices(placed.select(["host_bucket", "doc_id"]), sort_keys=[("host_bucket", "ascending"), ("doc_id", "ascending")])
+    order = pc.sort_indices(
+        placed.select(["host_bucket", "doc_id"]), sort_keys=[("host_bucket", "ascending"), ("doc_id", "ascending")]
+    )
     return written, placed.take(order)
 
 
-def _write(blobs: Blobs, docs: pa.Table, tokens: np.ndarray, offsets: np.ndarray, stratum: str, meta: dict[str, Any]
-           ) -> dict[str, Any]:
+def _write(
+    blobs: Blobs, docs: pa.Table, tokens: np.ndarray, offsets: np.ndarray, stratum: str, meta: dict[str, Any]
+) -> dict[str, Any]:
     data, idx = shard.encode(np.ascontiguousarray(tokens, dtype=np.uint32), offsets.astype(np.uint64))
     index = shard.read_idx(idx)
     if len(index.offsets) != docs.num_rows + 1 or int(index.offsets[-1]) != len(tokens) or len(data) != 4 * len(tokens):
-        raise StoreError(f"a shard of {stratum} does not agree with its own index: {docs.num_rows} documents, {len(tokens)} tokens")
-    table = pa.table({
-        "ordinal": pa.array(np.arange(docs.num_rows, dtype=np.uint32)),
-        "doc_id": docs.column("doc_id"), "record_id": docs.column("record_id"), "crawl": docs.column("crawl"),
-        "host_bucket": docs.column("host_bucket"), "row": docs.column("row"),
-        "n_tokens": docs.column("n_tokens").cast(pa.uint32()),
-    })
+        raise StoreError(
+            f"a shard of {stratum} does not agree with its own index: {docs.num_rows} documents, {len(tokens)} tokens"
+        )
+    table = pa.table(
+        {
+            "ordinal": pa.array(np.arange(docs.num_rows, dtype=np.uint32)),
+            "doc_id": docs.column("doc_id"),
+            "record_id": docs.column("record_id"),
+            "crawl": docs.column("crawl"),
+            "host_bucket": docs.column("host_bucket"),
+            "row": docs.column("row"),
+            "n_tokens": docs.column("n_tokens").cast(pa.uint32()),
+        }
+    )
     docs_bytes = parquet_bytes(schemas.check(table, schemas.SHARD_DOCS, "shard docs"))
     key = shard.content_hash(data, idx)
     entry = {
-        "stratum": stratum, "hash": key, "path": f"shards/{stratum}/{key}/{NAME}", "n_docs": docs.num_rows, "n_tokens": len(tokens),
-        "n_bytes": len(data), "sha256_bin": hashlib.sha256(data).hexdigest(), "sha256_idx": hashlib.sha256(idx).hexdigest(),
+        "stratum": stratum,
+        "hash": key,
+        "path": f"shards/{stratum}/{key}/{NAME}",
+        "n_docs": docs.num_rows,
+        "n_tokens": len(tokens),
+        "n_bytes": len(data),
+        "sha256_bin": hashlib.sha256(data).hexdigest(),
+        "sha256_idx": hashlib.sha256(idx).hexdigest(),
         "sha256_docs": hashlib.sha256(docs_bytes).hexdigest(),
     }
-    about = {**entry, "format": 1, "build": meta, "licenses": sorted({x or "unknown" for x in docs.column("license_id").to_pylist()})}
+    about = {
+        **entry,
+        "format": 1,
+        "build": meta,
+        "licenses": sorted({x or "unknown" for x in docs.column("license_id").to_pylist()}),
+    }
     for suffix, content in ((".bin", data), (".idx", idx), (".docs", docs_bytes), (".meta", canonical_json(about))):
         path = f"{entry['path']}{suffix}"
         if blobs.size(path) != len(content) or suffix in (".docs", ".meta"):

@@ -39,15 +39,21 @@ def tokenizer_of(part: Partition) -> Tokenizer:
 def load_pinned(params: Any, models_dir: str | Path) -> Tokenizer:
     """As ``tokenizer_of``, from ``TokenizeParams`` and the folder of models."""
     if params.tokenizer is None:
-        raise ParameterError("tokenize.tokenizer is not set: pin a tokenizer.json or a tiktoken file by name and sha256")
+        raise ParameterError(
+            "tokenize.tokenizer is not set: pin a tokenizer.json or a tiktoken file by name and sha256"
+        )
     for wanted, token, name in ((params.bos, params.bos_token, "bos"), (params.eos, params.eos_token, "eos")):
         if wanted and token is None:
             raise ParameterError(f"tokenize.{name} is true but tokenize.{name}_token names no token")
     path = models.resolve(params.tokenizer, Path(models_dir))
     return load(
-        path, name=params.tokenizer.name, sha256=params.tokenizer.sha256,
-        bos_token=params.bos_token, eos_token=params.eos_token,
-        pattern=params.pattern, special_tokens=params.special_tokens,
+        path,
+        name=params.tokenizer.name,
+        sha256=params.tokenizer.sha256,
+        bos_token=params.bos_token,
+        eos_token=params.eos_token,
+        pattern=params.pattern,
+        special_tokens=params.special_tokens,
     )
 
 
@@ -136,8 +142,18 @@ class _Rows:
     def seen(self) -> int:
         return len(self.columns["position"])
 
-    def _put(self, i: int, stratum: str | None, n_tokens: int, n_bytes: int, reason: str | None, value: float | None,
-             bound: float | None, window: int | None, ids: np.ndarray) -> None:
+    def _put(
+        self,
+        i: int,
+        stratum: str | None,
+        n_tokens: int,
+        n_bytes: int,
+        reason: str | None,
+        value: float | None,
+        bound: float | None,
+        window: int | None,
+        ids: np.ndarray,
+    ) -> None:
         for name, item in zip(self.columns, (i, stratum, n_tokens, n_bytes, reason, value, bound, window), strict=True):
             self.columns[name].append(item)
         self.ids.append(ids)
@@ -166,7 +182,8 @@ class _Rows:
                 continue
             ids = np.concatenate([head, own, tail])
             name = strata.stratum(
-                docs.column("source_tier")[i].as_py() or "unknown", lang,
+                docs.column("source_tier")[i].as_py() or "unknown",
+                lang,
                 int(strata.quality_band(percentile[i : i + 1])[0]),
                 int(strata.length_bucket(np.array([len(ids)]))[0]),
             )
@@ -180,8 +197,10 @@ class _Rows:
         cut = {name: values[start:] for name, values in self.columns.items()}
         at = pa.array(cut["position"], pa.int64())
         n = len(at)
-        columns = {name: docs.column(name).take(at) for name in ("crawl", "doc_id", "record_id", "row", "source_tier",
-                                                                  "license_id", "lang")}
+        columns = {
+            name: docs.column(name).take(at)
+            for name in ("crawl", "doc_id", "record_id", "row", "source_tier", "license_id", "lang")
+        }
         columns["host_bucket"] = pa.array(np.full(n, part.bucket or 0, np.uint16))
         for name in ("stratum", "reason"):
             columns[name] = pa.array(cut[name], pa.string())
@@ -200,7 +219,9 @@ class _Rows:
         np.cumsum([len(a) for a in self.ids], out=offsets[1:])
         flat = np.concatenate(self.ids) if self.ids else np.zeros(0, np.uint32)
         table = table.append_column("shard_key", pa.array(keys, pa.uint64()))
-        table = table.append_column("ids", pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(flat, pa.uint32())))
+        table = table.append_column(
+            "ids", pa.LargeListArray.from_arrays(pa.array(offsets), pa.array(flat, pa.uint32()))
+        )
         part.write_ranged(table, shuffle.range_of(keys, part.buckets), schemas.TOKENS, role="by_range", extra=True)
         self.written = self.seen
         self.ids, self.held = [], 0
@@ -221,8 +242,13 @@ class _Rows:
             facts["fast_engine_mismatches"] = self.mismatches
         self.part.run["tokenizer_engine"] = self.tokenizer.engine
         self.part.report(
-            docs_in=self.seen, docs_out=self.admitted, bytes_in=bytes_in, bytes_out=sum(ok), reasons=reasons,
-            by={"lang": self.by_lang}, **facts,
+            docs_in=self.seen,
+            docs_out=self.admitted,
+            bytes_in=bytes_in,
+            bytes_out=sum(ok),
+            reasons=reasons,
+            by={"lang": self.by_lang},
+            **facts,
         )
 
 
@@ -230,20 +256,33 @@ def shards(part: Partition) -> None:
     """Content-addressed shards of this range, stratum by stratum, and where each document went."""
     params = part.plan.params.tokenize
     table = part.read_range("tokens", "by_range")
-    order = pc.sort_indices(table.select(["stratum", "shard_key", "doc_id"]), sort_keys=[
-        ("stratum", "ascending"), ("shard_key", "ascending"), ("doc_id", "ascending")])
+    order = pc.sort_indices(
+        table.select(["stratum", "shard_key", "doc_id"]),
+        sort_keys=[("stratum", "ascending"), ("shard_key", "ascending"), ("doc_id", "ascending")],
+    )
     meta = {
-        "tokenizer": params.tokenizer.model_dump() if params.tokenizer else None, "bos": params.bos, "eos": params.eos,
-        "seed": params.seed, "shard_tokens": params.shard_tokens,
+        "tokenizer": params.tokenizer.model_dump() if params.tokenizer else None,
+        "bos": params.bos,
+        "eos": params.eos,
+        "seed": params.seed,
+        "shard_tokens": params.shard_tokens,
     }
     written, placed = build.write_shards(part.store.blobs, table.take(order), params.shard_tokens, meta)
     part.write(pa.Table.from_pylist([{"crawl": part.crawl, **w} for w in written], schema=schemas.SHARDS))
-    part.write_ranged(placed.drop_columns(["host_bucket"]), placed.column("host_bucket").to_numpy().astype(np.int64),
-                      schemas.SHARDED_DOCS, role="by_bucket")
+    part.write_ranged(
+        placed.drop_columns(["host_bucket"]),
+        placed.column("host_bucket").to_numpy().astype(np.int64),
+        schemas.SHARDED_DOCS,
+        role="by_bucket",
+    )
     reasons = Counter(r for r in placed.column("reason").to_pylist() if r)
     admitted = pc.sum(pc.is_null(placed.column("reason"))).as_py() or 0
     part.report(
-        docs_in=placed.num_rows, docs_out=admitted, bytes_in=pc.sum(placed.column("n_bytes")).as_py() or 0,
-        bytes_out=sum(w["n_bytes"] for w in written), reasons=reasons,
-        shards=len(written), tokens=sum(w["n_tokens"] for w in written),
+        docs_in=placed.num_rows,
+        docs_out=admitted,
+        bytes_in=pc.sum(placed.column("n_bytes")).as_py() or 0,
+        bytes_out=sum(w["n_bytes"] for w in written),
+        reasons=reasons,
+        shards=len(written),
+        tokens=sum(w["n_tokens"] for w in written),
     )

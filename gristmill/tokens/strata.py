@@ -1,6 +1,7 @@
 """Where a document goes: its stratum, and its place in the random order of a crawl.
 
-Belongs here: quality band, length bucket, the stratum's name, the keyed hash. Does not belong here: what a recipe may ask
+Belongs here: quality band, length bucket, the stratum's name, the keyed hash. Does not belong here: what a recipe may
+ask
 for: predicates read the score itself, never the band.
 """
 

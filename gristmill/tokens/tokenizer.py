@@ -1,8 +1,9 @@
 """Tokenizers: a pinned file, a reference engine, a fast engine where it is exact, and a fingerprint of behaviour.
 
-Belongs here: loading Hugging Face ``tokenizer.json`` and tiktoken rank files, encoding a batch to flat arrays, the check
-of the fast engine against the reference, and what the tokenizer does to a fixed list of probes. Does not belong here:
-training one (``train.py``), which text is encoded (``release_text.py``), BOS/EOS placement in shards (``stages.py``).
+Belongs here: loading Hugging Face ``tokenizer.json`` and tiktoken rank files, encoding a batch to flat arrays, the
+check of the fast engine against the reference, and what the tokenizer does to a fixed list of probes. Does not belong
+here: training one (``train.py``), which text is encoded (``release_text.py``), BOS/EOS placement in shards
+(``stages.py``).
 
 Text is only ever data: a control token spelt out in a page ("<|endoftext|>") is encoded as ordinary characters.
 """
@@ -115,7 +116,11 @@ class Tokenizer:
             self.use_fast = False
             LOG.warning(
                 "tokenizer %s: the fast engine differs from the reference on %d of %d texts (first: %r); the reference "
-                "is used, about 20 times slower", self.name, out.mismatches, len(texts), out.first,
+                "is used, about 20 times slower",
+                self.name,
+                out.mismatches,
+                len(texts),
+                out.first,
             )
         return out
 
@@ -135,8 +140,12 @@ class Tokenizer:
     def describe(self) -> dict[str, Any]:
         """The manifest's ``tokenizer`` field."""
         return {
-            "name": self.name, "sha256": self.sha256, "vocab_size": self.vocab_size, "bos_id": self.bos_id,
-            "eos_id": self.eos_id, "behaviour": self.behaviour(),
+            "name": self.name,
+            "sha256": self.sha256,
+            "vocab_size": self.vocab_size,
+            "bos_id": self.bos_id,
+            "eos_id": self.eos_id,
+            "behaviour": self.behaviour(),
         }
 
 
@@ -148,8 +157,16 @@ def flatten(lists: Iterable[Sequence[int]]) -> Encoded:
     return Encoded(np.concatenate(arrays) if arrays else np.zeros(0, np.uint32), offsets)
 
 
-def load(path: Path, *, name: str, sha256: str, bos_token: str | None = None, eos_token: str | None = None,
-         pattern: str | None = None, special_tokens: Mapping[str, int] | None = None) -> Tokenizer:
+def load(
+    path: Path,
+    *,
+    name: str,
+    sha256: str,
+    bos_token: str | None = None,
+    eos_token: str | None = None,
+    pattern: str | None = None,
+    special_tokens: Mapping[str, int] | None = None,
+) -> Tokenizer:
     """Load a tokenizer file whose bytes must have the pinned sha256.
 
     Args:
@@ -167,7 +184,9 @@ def load(path: Path, *, name: str, sha256: str, bos_token: str | None = None, eo
     data = path.read_bytes()
     found = hashlib.sha256(data).hexdigest()
     if found != sha256:
-        raise ModelError(f"tokenizer {name}: {path} has sha256 {found}, pinned is {sha256}: restore the file or pin it anew")
+        raise ModelError(
+            f"tokenizer {name}: {path} has sha256 {found}, pinned is {sha256}: restore the file or pin it anew"
+        )
     if data.lstrip()[:1] == b"{":
         return _huggingface(data, name, sha256, bos_token, eos_token)
     return _tiktoken(data, path, name, sha256, bos_token, eos_token, pattern, special_tokens or {})
@@ -179,7 +198,7 @@ def _huggingface(data: bytes, name: str, sha256: str, bos_token: str | None, eos
     text = data.decode("utf-8")
     try:
         model = tokenizers.Tokenizer.from_str(text)
-    except Exception as error:  # noqa: BLE001 - tokenizers raises bare Exception
+    except Exception as error:
         raise ModelError(f"tokenizer {name} is JSON but no tokenizer.json: {error}") from error
     model.no_truncation()  # a file saved after use may carry both, and would cut documents silently
     model.no_padding()
@@ -189,9 +208,13 @@ def _huggingface(data: bytes, name: str, sha256: str, bos_token: str | None, eos
         return flatten(e.ids for e in model.encode_batch_fast(list(texts), add_special_tokens=False))
 
     return Tokenizer(
-        name, sha256, model.get_vocab_size(with_added_tokens=True),
-        _control(name, "bos_token", bos_token, model.token_to_id), _control(name, "eos_token", eos_token, model.token_to_id),
-        reference, _fast_huggingface(name, text),
+        name,
+        sha256,
+        model.get_vocab_size(with_added_tokens=True),
+        _control(name, "bos_token", bos_token, model.token_to_id),
+        _control(name, "eos_token", eos_token, model.token_to_id),
+        reference,
+        _fast_huggingface(name, text),
     )
 
 
@@ -216,8 +239,16 @@ def _flat(engine: Any) -> Callable[[Sequence[str]], Encoded]:
     return encode
 
 
-def _tiktoken(data: bytes, path: Path, name: str, sha256: str, bos_token: str | None, eos_token: str | None,
-              pattern: str | None, special_tokens: Mapping[str, int]) -> Tokenizer:
+def _tiktoken(
+    data: bytes,
+    path: Path,
+    name: str,
+    sha256: str,
+    bos_token: str | None,
+    eos_token: str | None,
+    pattern: str | None,
+    special_tokens: Mapping[str, int],
+) -> Tokenizer:
     import fastokens
     import tiktoken
 
@@ -242,9 +273,13 @@ def _tiktoken(data: bytes, path: Path, name: str, sha256: str, bos_token: str | 
     except (ValueError, RuntimeError, TypeError) as error:
         LOG.warning("tokenizer %s: the fast engine cannot load it (%s); the reference is used", name, error)
     return Tokenizer(
-        name, sha256, max([*ranks.values(), *specials.values()]) + 1,
-        _control(name, "bos_token", bos_token, specials.get), _control(name, "eos_token", eos_token, specials.get),
-        reference, fast,
+        name,
+        sha256,
+        max([*ranks.values(), *specials.values()]) + 1,
+        _control(name, "bos_token", bos_token, specials.get),
+        _control(name, "eos_token", eos_token, specials.get),
+        reference,
+        fast,
     )
 
 
@@ -253,5 +288,7 @@ def _control(name: str, which: str, token: str | None, lookup: Callable[[str], i
         return None
     found = lookup(token)
     if found is None:
-        raise ParameterError(f"tokenize.{which}: tokenizer {name} has no token {token!r}; name one that it has, or null")
+        raise ParameterError(
+            f"tokenize.{which}: tokenizer {name} has no token {token!r}; name one that it has, or null"
+        )
     return int(found)

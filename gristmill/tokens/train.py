@@ -28,7 +28,9 @@ def train_bpe(texts: Iterable[str], vocab_size: int = 8192, out: str | Path = "t
     model.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=True)
     model.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=vocab_size, show_progress=False, special_tokens=[EOS, BOS],
+        vocab_size=vocab_size,
+        show_progress=False,
+        special_tokens=[EOS, BOS],
         initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
     )
     model.train_from_iterator(texts, trainer)

@@ -1,0 +1,168 @@
+"""Versions in a store: their order, what is wrong with one, how two differ, which to keep.
+
+Belongs here: what is done with manifests that stand. Does not belong here: building one (``manifest.py``), copying one
+elsewhere (``ship.py``).
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gristmill.errors import ManifestError
+from gristmill.funnel import Plan
+from gristmill.registry import Registry
+from gristmill.release import tombstones
+from gristmill.release.manifest import read_manifest, shard_paths
+from gristmill.release.manifest import registered as versions
+from gristmill.store import Key, Store
+from gristmill.tokens import shard
+
+
+def verify(store: Store, version: str, *, deep: bool = False, expected_hash: str | None = None) -> list[str]:
+    """What is wrong with a version, one line each; an empty list when it can be read in full.
+
+    Args:
+        deep: read every shard and check its content hash; else presence and sizes only.
+        expected_hash: the manifest's pinned hash.
+    """
+    manifest, _ = read_manifest(store, version, expected_hash)
+    problems = []
+    gone = tombstones.purged(store)
+    for name in ("selection", "statistics"):
+        entry = manifest.get(name)
+        if entry is None:
+            continue
+        try:
+            found = hashlib.sha256(store.blobs.get(entry["path"])).hexdigest()
+            if found != entry["sha256"]:
+                problems.append(f"{entry['path']} has sha256 {found}, the manifest says {entry['sha256']}")
+        except FileNotFoundError:
+            problems.append(f"{entry['path']} is missing")
+    sizes = {s["hash"]: s["n_tokens"] for source in manifest["sources"].values() for s in source["shards"]}
+    for key, path in sorted(shard_paths(manifest).items()):
+        size = store.blobs.size(f"{path}.bin")
+        if size is None or store.blobs.size(f"{path}.idx") is None:
+            because = gone.get(path)
+            why = f": deleted because of {because}; what read it cannot be reproduced" if because else ""
+            problems.append(f"shard {key[:16]} ({path}) is missing{why}")
+        elif size != sizes[key] * shard.TOKEN_BYTES:
+            problems.append(f"shard {key[:16]} ({path}.bin) has {size} bytes, not {sizes[key] * shard.TOKEN_BYTES}")
+        elif deep and shard.content_hash(store.blobs.get(f"{path}.bin"), store.blobs.get(f"{path}.idx")) != key:
+            problems.append(f"shard {key[:16]} ({path}) is damaged: its content hash differs")
+    return problems
+
+
+def diff(store: Store, old: str, new: str) -> dict[str, Any]:
+    """What changed between two versions: recipe and policy fields, sources, shards, exclusions, inputs."""
+    (a, a_hash), (b, b_hash) = read_manifest(store, old), read_manifest(store, new)
+    shards_a, shards_b = shard_paths(a), shard_paths(b)
+    sources = {}
+    for name in sorted({*a["sources"], *b["sources"]}):
+        before, after = _totals(a, name), _totals(b, name)
+        if before != after:
+            sources[name] = {k: [before[k], after[k]] for k in before}
+    rules = sorted({*a["exclusions"], *b["exclusions"]})
+    exclusions = {}
+    for rule in rules:
+        before, after = ({s: c["docs"] for s, c in m["exclusions"].get(rule, {}).items()} for m in (a, b))
+        if before != after:
+            exclusions[rule] = {s: [before.get(s, 0), after.get(s, 0)] for s in sorted({*before, *after})}
+    return {
+        "hashes": [a_hash, b_hash],
+        "same": a_hash == b_hash,
+        "recipe": _changes(a["recipe"], b["recipe"]),
+        "policy": _changes(a["policy"], b["policy"]),
+        "tokenizer": _changes(a["tokenizer"], b["tokenizer"]),
+        "crawls": _changes(a["crawls"], b["crawls"]),
+        "inputs": _changes(a["inputs"], b["inputs"]),
+        "registries": _changes(a["registries"], b["registries"]),
+        "sources": sources,
+        "exclusions": exclusions,
+        "shards": {
+            "added": sorted(set(shards_b) - set(shards_a)),
+            "removed": sorted(set(shards_a) - set(shards_b)),
+            "kept": len(set(shards_a) & set(shards_b)),
+        },
+    }
+
+
+def _totals(manifest: Mapping[str, Any], name: str) -> dict[str, int]:
+    shards = manifest["sources"].get(name, {"shards": []})["shards"]
+    return {
+        "shards": len(shards),
+        "docs": sum(s["selected_docs"] for s in shards),
+        "tokens": sum(s["selected_tokens"] for s in shards),
+    }
+
+
+def _changes(a: Any, b: Any, where: str = "") -> dict[str, list[Any]]:
+    """Dotted path of every leaf that differs -> [before, after]."""
+    if isinstance(a, dict) and isinstance(b, dict):
+        out: dict[str, list[Any]] = {}
+        for key in sorted({*a, *b}):
+            out |= _changes(a.get(key), b.get(key), f"{where}.{key}" if where else key)
+        return out
+    return {} if a == b else {where or "value": [a, b]}
+
+
+def to_tokenise(store: Store, version: str) -> list[dict[str, Any]]:
+    """Elected members of clusters whose representative policy excluded: to be tokenised before they can be shown."""
+    manifest, _ = read_manifest(store, version)
+    data: dict[str, Any] = json.loads(store.blobs.get(manifest["statistics"]["path"]))
+    return list(data["elected"])
+
+
+@dataclass(frozen=True)
+class Retained:
+    """What ``retain`` did, or would do."""
+
+    kept: tuple[str, ...]
+    dropped: tuple[str, ...]
+    shards_deleted: int
+    bytes_deleted: int
+
+
+def retain(store: Store, keep: int, *, plan: Plan | None = None, dry_run: bool = False) -> Retained:
+    """Keep the last ``keep`` versions, drop older ones, and delete shards that no kept version names.
+
+    Shards of today's plan that no manifest names yet are kept where ``plan`` is given: the next version will name them.
+
+    Args:
+        keep: versions to keep, newest first, by the order in which they were built.
+        dry_run: only say what would go.
+
+    Raises:
+        ManifestError: ``keep`` under 1, or a kept manifest cannot be read (then nothing is deleted).
+    """
+    if keep < 1:
+        raise ManifestError("retain at least one version")
+    standing = [v for v in versions(store) if store.blobs.size(f"manifests/{v}/manifest.json") is not None]
+    kept, dropped = standing[-keep:], standing[:-keep]
+    named: set[str] = set()
+    for version in kept:
+        named |= set(shard_paths(read_manifest(store, version)[0]).values())
+    if plan is not None:
+        for crawl in Registry(store).crawls():
+            for bucket in range(plan.buckets):
+                key = Key("shards", plan.fingerprints["shards"], crawl, bucket)
+                if store.manifest(key) is not None:
+                    named |= set(store.read(key, ["path"]).column("path").to_pylist())
+    deleted: set[str] = set()
+    freed = 0
+    # The manifest goes first, so that nobody reads a version whose shards are going.
+    for version in dropped:
+        paths = sorted(store.blobs.list(f"manifests/{version}"), key=lambda p: not p[0].endswith("manifest.json"))
+        for path, size in paths:
+            freed += size
+            if not dry_run:
+                store.blobs.delete(path)
+    for path, size in list(store.blobs.list("shards")):
+        base = path.rpartition(".")[0]
+        if base not in named:
+            deleted.add(base)
+            freed += size
+            if not dry_run:
+                store.blobs.delete(path)
+    return Retained(tuple(kept), tuple(dropped), len(deleted), freed)
