@@ -1,0 +1,120 @@
+"""Stage bodies of quality: heuristics and scores of every document that survived deduplication.
+
+Belongs here: reading, calling, writing, reporting. Does not belong here: any measure.
+"""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from gristmill import models
+from gristmill.deduplicate.documents import documents, with_language
+from gristmill.params import QualityParams
+from gristmill.partition import Partition
+from gristmill.quality import ensemble, quantiles, rules
+from gristmill.quality import heuristics as measures
+from gristmill.quality.fasttext_classifier import Classifier
+from gristmill.quality.perplexity import LanguageModel
+from gristmill.quality.quantiles import Reference
+
+BATCH = 512  # documents scored at a time, in a fixed order
+
+
+def heuristics(part: Partition) -> None:
+    """Every measure as a column; the yield counts what the reference rule set would pass, and drops nothing."""
+    docs = with_language(part, documents(part, after="near"))
+    table = measures.measure(docs["text"], docs["lang"].to_pylist())
+    _write(part, docs, table)
+    kept = rules.passes(table, rules.reference())
+    failed = [str(rule) for rule in rules.first_failed(table, rules.reference()) if rule is not None]
+    _report(
+        part, docs, would_pass=int(kept.sum()), would_pass_by_lang=_passed_by(docs["lang"], kept),
+        rule_sets={name: int(rules.passes(table, chosen).sum()) for name, chosen in rules.RULE_SETS.items()},
+        would_fail={name: failed.count(name) for name in sorted(set(failed))},
+    )
+
+
+def quality(part: Partition) -> None:
+    """One column a scorer and one for its percentile, the ensemble, and the ensemble's percentile."""
+    params = part.plan.params.quality
+    docs = with_language(part, documents(part, after="near"))
+    langs = np.array([lang or "und" for lang in docs["lang"].to_pylist()], object)
+    scores = _scores(part, params, docs, langs)
+    frozen = quantiles.read(models.resolve(params.quantiles, _cache(part))) if params.quantiles else Reference({})
+    combined = ensemble.combine(scores, langs, frozen)
+    columns = {
+        "ensemble_max": _floats(combined.maximum), "ensemble_mean": _floats(combined.mean),
+        "ensemble_percentile": _floats(combined.percentile),
+    }
+    for name, values in sorted(scores.items()):
+        columns[f"score_{name}"] = _floats(values)
+        columns[f"percentile_{name}"] = _floats(combined.members[name])
+    _write(part, docs, pa.table(columns), extra=True)
+    _report(part, docs, scorers=sorted(scores), drift={
+        # a crawl's own quantiles measure drift only; percentiles never use them
+        name: [round(float(q), 4) for q in np.quantile(v[~np.isnan(v)], (0.1, 0.5, 0.9))]
+        for name, v in sorted(scores.items()) if (~np.isnan(v)).any()
+    })
+
+
+def _scores(part: Partition, params: QualityParams, docs: pa.Table, langs: np.ndarray) -> dict[str, np.ndarray]:
+    """Every scorer's value for every document; NaN for languages it was not made for."""
+    scorers: list[tuple[str, Any, tuple[str, ...]]] = []
+    if params.classifier is not None:
+        path = models.resolve(params.classifier, _cache(part))
+        scorers.append(("classifier", Classifier(path, first_chars=params.first_chars), ()))
+    for spec in params.scorers:
+        path = models.resolve(spec.model, _cache(part))
+        scorer = (Classifier(path, spec.label, params.first_chars) if spec.kind == "fasttext"
+                  else LanguageModel.read(path))
+        scorers.append((spec.name, scorer, spec.languages))
+    out = {name: np.full(docs.num_rows, np.nan) for name, _, _ in scorers}
+    for start in range(0, docs.num_rows if scorers else 0, BATCH):
+        texts = docs["text"].slice(start, BATCH).to_pylist()
+        for name, scorer, languages in scorers:
+            values = scorer.score(texts)
+            if languages:
+                values = np.where(np.isin(langs[start : start + BATCH], languages), values, np.nan)
+            out[name][start : start + BATCH] = values
+        part.progress(min(start + BATCH, docs.num_rows), min(start + BATCH, docs.num_rows))
+    return out
+
+
+def _floats(values: np.ndarray) -> pa.Array:
+    return pa.array(values.astype(np.float32), mask=np.isnan(values))
+
+
+def _cache(part: Partition) -> str:
+    return part.site.models
+
+
+def _write(part: Partition, docs: pa.Table, table: pa.Table, extra: bool = False) -> None:
+    for i, name in enumerate(("crawl", "doc_id", "record_id")):
+        table = table.add_column(i, name, docs[name])
+    part.write(table, extra=extra)
+
+
+def _report(part: Partition, docs: pa.Table, **info: Any) -> None:
+    """Nothing is dropped: all documents that come in go on."""
+    size = docs["text"].combine_chunks()
+    n_bytes = int(np.frombuffer(size.buffers()[1], np.int64)[[size.offset, size.offset + len(size)]] @ (-1, 1)) \
+        if len(size) else 0
+    by = {"lang": {lang: [n, n] for lang, n in sorted(_counts(docs["lang"]).items())}}
+    part.report(docs_in=docs.num_rows, docs_out=docs.num_rows, bytes_in=n_bytes, bytes_out=n_bytes, by=by, **info)
+
+
+def _counts(column: pa.ChunkedArray) -> dict[str, int]:
+    out: dict[str, int] = {}
+    for value in column.to_pylist():
+        out[value or "und"] = out.get(value or "und", 0) + 1
+    return out
+
+
+def _passed_by(column: pa.ChunkedArray, kept: np.ndarray) -> dict[str, list[int]]:
+    out: dict[str, list[int]] = {}
+    for value, passed in zip(column.to_pylist(), kept.tolist()):
+        row = out.setdefault(value or "und", [0, 0])
+        row[0] += 1
+        row[1] += passed
+    return dict(sorted(out.items()))

@@ -1,0 +1,76 @@
+"""Stage body of safety: personal data as spans, scores by category, spam measures, hash lists.
+
+Belongs here: reading, calling, writing, reporting. Does not belong here: any detection. Spans and measures refer to the
+extracted text, before boilerplate lines are taken out.
+"""
+
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+
+from gristmill import models, schemas
+from gristmill.deduplicate.documents import documents, with_language
+from gristmill.params import SafetyParams
+from gristmill.partition import Partition
+from gristmill.safety import hash_lists, pii, spam, toxicity
+from gristmill.safety.phrases import read_phrases
+from gristmill.text_units import text_buffers
+
+BATCH = 512
+
+
+def safety(part: Partition) -> None:
+    """Spans of personal data and a score a category for every document that survived deduplication."""
+    params = part.plan.params.safety
+    docs = with_language(part, documents(part, after="near", cleaned=False))
+    buf, offsets = text_buffers(docs["text"])
+    rules = pii.Rules(private_ips=params.private_ips, countries=params.phone_countries or tuple(pii.PHONE_FORMATS))
+    found = pii.scan(buf, offsets, rules)
+    columns = {
+        "pii_spans": pa.array(
+            [[{"start": s.start, "end": s.end, "kind": s.kind} for s in spans] for spans in found],
+            pa.list_(schemas.PII_SPAN)),
+        **spam.measure(buf, offsets),
+        "hard_removal": _hard_removal(part, params, docs, buf, offsets),
+        **_toxicity(part, params, docs, buf, offsets),
+    }
+    table = pa.table({n: docs[n] for n in ("crawl", "doc_id", "record_id")} | columns)
+    part.write(table, extra=True)
+    kinds = Counter(s.kind for spans in found for s in spans)
+    size, n = int(offsets[-1] - offsets[0]), docs.num_rows
+    removed = columns["hard_removal"]
+    part.report(
+        docs_in=n, docs_out=n, bytes_in=size, bytes_out=size, pii=dict(sorted(kinds.items())),
+        docs_with_pii=sum(bool(spans) for spans in found), hard_removal=len(removed) - removed.null_count,
+    )
+
+
+def _hard_removal(part: Partition, params: SafetyParams, docs: pa.Table, buf: np.ndarray,
+                  offsets: np.ndarray) -> pa.Array:
+    """Name of the first hash list that holds each document, or null. What is logged is the document's hash."""
+    names = np.full(docs.num_rows, None, object)
+    if params.hash_lists and docs.num_rows:
+        ids = docs["doc_id"].to_pylist()
+        near = hash_lists.simhashes(buf, offsets)
+        for spec in params.hash_lists:
+            path = models.resolve(spec.file, part.site.models)
+            hit = hash_lists.read_list(spec.name, spec.kind, path, params.near_bits).holds(ids, near)
+            names[hit & (names == None)] = spec.name  # noqa: E711 - elementwise
+    return pa.array(names.tolist(), pa.string())
+
+
+def _toxicity(part: Partition, params: SafetyParams, docs: pa.Table, buf: np.ndarray,
+              offsets: np.ndarray) -> dict[str, pa.Array]:
+    """Columns words_CATEGORY and toxicity_LABEL, for what is registered."""
+    langs = np.array([lang or "und" for lang in docs["lang"].to_pylist()], object)
+    lists = [(s.category, s.lang, read_phrases(models.resolve(s.file, part.site.models))) for s in params.word_lists]
+    columns = {f"words_{c}": v for c, v in toxicity.word_rates(lists, buf, offsets, langs).items()}
+    if params.toxicity is not None:
+        classifier = toxicity.ToxicityClassifier(models.resolve(params.toxicity, part.site.models))
+        parts: dict[str, list[np.ndarray]] = {c: [np.zeros(0)] for c in classifier.categories}
+        for start in range(0, docs.num_rows, BATCH):
+            for category, values in classifier.score(docs["text"].slice(start, BATCH).to_pylist()).items():
+                parts[category].append(values)
+        columns |= {f"toxicity_{c}": np.concatenate(v) for c, v in parts.items()}
+    return {name: pa.array(v.astype(np.float32), mask=np.isnan(v)) for name, v in columns.items()}
