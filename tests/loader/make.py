@@ -93,7 +93,8 @@ def make_dataset(
             base = folder / "shard_00000"
             base.with_suffix(".bin").write_bytes(data)
             base.with_suffix(".idx").write_bytes(index)
-            base.with_suffix(".meta").write_text(json.dumps({"stratum": stratum, "n_docs": len(docs)}))
+            base.with_suffix(".meta").write_text(json.dumps({
+                "stratum": stratum, "n_docs": len(docs), "sha256_idx": hashlib.sha256(index).hexdigest()}))
             pq.write_table(
                 pa.table({
                     "ordinal": pa.array(range(len(docs)), pa.uint32()),

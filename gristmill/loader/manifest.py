@@ -1,0 +1,285 @@
+"""Reading a manifest: pins, phases, and the shards of every source in compact columns.
+
+Belongs here: parsing and checking ``manifest.json`` and looking up selected documents. Does not belong here: building
+one (``release/manifest.py``), or turning it into samples (``sampler.py``).
+
+A manifest of 10^6 shards must stay under 1 GB, so shards are folded into arrays while the JSON is parsed; no list of a
+million dictionaries ever exists.
+"""
+
+import hashlib
+import json
+import threading
+from array import array
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from gristmill.errors import ManifestError
+from gristmill.loader.places import Place, open_place
+from gristmill.loader.sampler import Sampler
+from gristmill.mixture.schedule import Schedule, compile_schedule
+
+FORMAT = 1
+KIND = "gristmill-manifest"
+VERIFY_SELECTION_BYTES = 256 << 20  # a larger selection is checked by its counts, document by document, not by its hash
+GROUPS_IN_MEMORY = 8
+
+I64 = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Shards:
+    """The shards of one source, as columns; row i is the i-th shard of the manifest.
+
+    Attributes:
+        hashes: uint8 [shards, 32], content hashes.
+        strata: their strata, as indices into ``stratum_names``.
+        stratum_names: distinct strata.
+        counts: int64 [shards, 4]: n_docs, n_tokens, selected_docs, selected_tokens.
+        layouts: {layout: int64 [shards]}, sequences of each shard.
+        odd_paths: {row: path} where a shard does not lie at its usual place.
+    """
+
+    hashes: npt.NDArray[np.uint8]
+    strata: npt.NDArray[np.int32]
+    stratum_names: tuple[str, ...]
+    counts: I64
+    layouts: Mapping[str, I64]
+    odd_paths: Mapping[int, str]
+
+    def __len__(self) -> int:
+        return len(self.hashes)
+
+    def hash(self, row: int) -> str:
+        """Content hash (hex) of a shard."""
+        return self.hashes[row].tobytes().hex()
+
+    def path(self, row: int) -> str:
+        """Where a shard lies below the root, without the suffix of its four files."""
+        usual = _usual_path(self.stratum_names[self.strata[row]], self.hash(row))
+        return self.odd_paths.get(row, usual)
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """A data set version: what it is pinned to, and what it is made of."""
+
+    place: Place
+    path: str
+    hash: str
+    version: str
+    recipe_hash: str
+    seed: int
+    phases: tuple[dict[str, Any], ...]
+    max_epochs: Mapping[str, str]
+    tokenizer: Mapping[str, Any]
+    sources: Mapping[str, Shards]
+    selection: "Selection"
+
+    @cached_property
+    def schedule(self) -> Schedule:
+        """The run's segments."""
+        return compile_schedule(self.phases, self.max_epochs, self._sequences(), self.seed)
+
+    @cached_property
+    def sampler(self) -> Sampler:
+        """The run's sampler."""
+        wanted = self.schedule.sequences
+        counts = {
+            layout: {name: shards.layouts.get(layout, np.zeros(len(shards), np.int64))
+                     for name, shards in self.sources.items()}
+            for layout in wanted
+        }
+        return Sampler(self.schedule, counts)
+
+    def _sequences(self) -> dict[str, dict[str, int]]:
+        result: dict[str, dict[str, int]] = {}
+        for name, shards in self.sources.items():
+            for layout, sizes in shards.layouts.items():
+                result.setdefault(layout, {})[name] = int(sizes.sum())
+        return result
+
+    def pins(self) -> dict[str, Any]:
+        """What a checkpoint must agree with; the skip set is the sixth."""
+        from gristmill.loader.sampler import VERSION
+
+        return {
+            "manifest": self.hash, "recipe": self.recipe_hash, "tokenizer": str(self.tokenizer["sha256"]),
+            "seed": self.seed, "sampler": VERSION,
+        }
+
+
+class Selection:
+    """``selection.parquet``: which documents of a shard a source selects; read by row group, when asked."""
+
+    def __init__(self, place: Place, path: str, sha256: str) -> None:
+        self._place, self._path, self._sha256 = place, path, sha256
+        self._file: pq.ParquetFile | None = None
+        self._ranges: list[tuple[tuple[str, str], tuple[str, str]]] = []
+        self._groups: OrderedDict[int, tuple[dict[tuple[str, str], int], pa.ListArray]] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_place": self._place, "_path": self._path, "_sha256": self._sha256}
+
+    def ordinals(self, source: str, shard: str) -> npt.NDArray[np.int64] | None:
+        """Ordinals in reading order; None where every document is selected.
+
+        Raises:
+            ManifestError: when the file is missing, not the manifest's, or does not list the shard.
+        """
+        with self._lock:
+            file = self._open()
+            key = (source, shard)
+            for group, (first, last) in enumerate(self._ranges):
+                if first[0] <= source <= last[0] and first[1] <= shard <= last[1]:
+                    rows, lists = self._group(file, group)
+                    if key in rows:
+                        value = lists[rows[key]]
+                        return value.values.to_numpy().astype(np.int64) if value.is_valid else None
+        raise ManifestError(f"{self._path} does not list shard {shard} of source {source}")
+
+    def _open(self) -> pq.ParquetFile:
+        if self._file is None:
+            try:
+                handle = self._place.open(self._path)
+            except FileNotFoundError as error:
+                raise ManifestError(f"{self._place.root}/{self._path}, which the manifest names, is missing") from error
+            if handle.size() <= VERIFY_SELECTION_BYTES:
+                found = hashlib.sha256(handle.read()).hexdigest()
+                handle.seek(0)
+                if found != self._sha256:
+                    raise ManifestError(f"{self._path} has sha256 {found}, the manifest says {self._sha256}")
+            self._file = pq.ParquetFile(handle)
+            self._ranges = [_key_range(self._file, group) for group in range(self._file.num_row_groups)]
+        return self._file
+
+    def _group(self, file: pq.ParquetFile, group: int) -> tuple[dict[tuple[str, str], int], pa.ListArray]:
+        if group not in self._groups:
+            table = file.read_row_group(group).combine_chunks()
+            keys = zip(table.column("source").to_pylist(), table.column("shard").to_pylist(), strict=True)
+            self._groups[group] = {k: i for i, k in enumerate(keys)}, table.column("ordinals").chunk(0)
+            if len(self._groups) > GROUPS_IN_MEMORY:
+                self._groups.popitem(last=False)
+        self._groups.move_to_end(group)
+        return self._groups[group]
+
+
+def _key_range(file: pq.ParquetFile, group: int) -> tuple[tuple[str, str], tuple[str, str]]:
+    """Least and greatest source and shard of a row group; from its statistics where it has them."""
+    names = file.schema_arrow.names
+    lows, highs = [], []
+    for name in ("source", "shard"):
+        statistics = file.metadata.row_group(group).column(names.index(name)).statistics
+        if statistics is not None and statistics.has_min_max:
+            lows.append(str(statistics.min))
+            highs.append(str(statistics.max))
+        else:
+            values = file.read_row_group(group, columns=[name]).column(0).to_pylist()
+            lows.append(min(values))
+            highs.append(max(values))
+    return (lows[0], lows[1]), (highs[0], highs[1])
+
+
+def open_manifest(
+    root: str | Path,
+    manifest: str | Path,
+    *,
+    expected_hash: str | None = None,
+    options: Mapping[str, Any] | None = None,
+    place: Place | None = None,
+) -> Manifest:
+    """Read a manifest.
+
+    Args:
+        root: the store's root, a folder or ``s3://bucket/prefix``.
+        manifest: a version (``v1``), or the path of a ``manifest.json`` (on this machine, or below the root).
+        expected_hash: sha256 of the manifest's bytes, where the caller pins it.
+        options: see ``open_place``.
+        place: instead of opening ``root``.
+
+    Raises:
+        ManifestError: when it is missing, not a manifest, or not the pinned one.
+    """
+    where = place if place is not None else open_place(root, options)
+    text = str(manifest)
+    path = text if text.endswith(".json") else f"manifests/{text}/manifest.json"
+    try:
+        data = Path(path).read_bytes() if text.endswith(".json") and Path(path).is_file() else where.read(path)
+    except FileNotFoundError as error:
+        raise ManifestError(f"no manifest {text} in {where.root}") from error
+    digest = hashlib.sha256(data).hexdigest()
+    if expected_hash is not None and digest != expected_hash:
+        raise ManifestError(f"manifest {text} has hash {digest}, pinned is {expected_hash}")
+    collector = _Collector()
+    try:
+        body = json.loads(data, object_hook=collector.fold)
+    except ValueError as error:
+        raise ManifestError(f"{where.root}/{path} is not JSON: {error}") from error
+    del data
+    return _checked(where, path, digest, body)
+
+
+def _checked(place: Place, path: str, digest: str, body: Any) -> Manifest:
+    if not isinstance(body, dict) or body.get("kind") != KIND:
+        raise ManifestError(f"{place.root}/{path} is not a {KIND}")
+    if body.get("format") != FORMAT:
+        raise ManifestError(f"{place.root}/{path} has format {body.get('format')!r}; this release reads {FORMAT}")
+    try:
+        for name, shards in body["sources"].items():
+            for layout, sizes in shards.layouts.items():
+                if len(sizes) != len(shards):
+                    raise ManifestError(f"{path}: source {name} has {len(shards)} shards, layout {layout} {len(sizes)}")
+        return Manifest(
+            place, path, digest, body["version"], body["recipe_hash"], int(body["seed"]), tuple(body["phases"]),
+            body["max_epochs"], body["tokenizer"], body["sources"],
+            Selection(place, body["selection"]["path"], body["selection"]["sha256"]),
+        )
+    except (KeyError, AttributeError) as error:
+        raise ManifestError(f"{place.root}/{path} lacks {error}") from error
+
+
+def _usual_path(stratum: str, hash_: str) -> str:
+    return f"shards/{stratum}/{hash_}/shard_00000"
+
+
+class _Collector:
+    """Folds shard entries into columns as the JSON parser closes each of them."""
+
+    def __init__(self) -> None:
+        self._strata: dict[str, int] = {}
+        self._reset()
+
+    def _reset(self) -> None:
+        self._hashes = bytearray()
+        self._stratum = array("i")
+        self._counts = array("q")
+        self._odd: dict[int, str] = {}
+
+    def fold(self, entry: dict[str, Any]) -> Any:
+        """The ``object_hook``: a shard becomes None (it is in the columns), a source its Shards, the rest stays."""
+        if "selected_tokens" in entry and "hash" in entry:
+            if entry["path"] != _usual_path(entry["stratum"], entry["hash"]):
+                self._odd[len(self._stratum)] = entry["path"]
+            self._hashes += bytes.fromhex(entry["hash"])
+            self._stratum.append(self._strata.setdefault(entry["stratum"], len(self._strata)))
+            self._counts.extend(
+                (entry["n_docs"], entry["n_tokens"], entry["selected_docs"], entry["selected_tokens"]))
+            return None
+        if "shards" in entry and "layouts" in entry:
+            shards = Shards(
+                np.frombuffer(bytes(self._hashes), np.uint8).reshape(-1, 32), np.array(self._stratum, np.int32),
+                tuple(self._strata), np.array(self._counts, np.int64).reshape(-1, 4),
+                {name: np.array(sizes, np.int64) for name, sizes in entry["layouts"].items()}, self._odd)
+            self._reset()
+            return shards
+        return entry
