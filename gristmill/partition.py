@@ -6,7 +6,7 @@ here: how many partitions run side by side (``workers.py``, the assets), and wha
 
 import resource
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -78,9 +78,9 @@ class Partition:
         for bucket in range(self.buckets):
             yield self.read(asset, columns, role=role, bucket=bucket, crawl=crawl)
 
-    def read_range(self, asset: str, role: str, number: int | None = None, columns: list[str] | None = None,
-                   crawl: str | None = None) -> pa.Table:
-        """The range ``number`` (by default this bucket's) of every bucket's file of ``role``, concatenated in bucket order."""
+    def read_range(self, asset: str, role: str, number: int | Sequence[int] | None = None,
+                   columns: list[str] | None = None, crawl: str | None = None) -> pa.Table:
+        """Range ``number`` (by default this bucket's; or several) of every bucket's file of a role, in bucket order."""
         n = self.bucket if number is None else number
         if n is None:
             raise ValueError("an asset without buckets must name the range it reads")

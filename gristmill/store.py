@@ -14,7 +14,7 @@ import io
 import json
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -261,8 +261,9 @@ class Store:
         ]
         return pa.concat_tables(tables)
 
-    def read_range(self, key: Key, role: str, number: int, columns: list[str] | None = None) -> pa.Table:
-        """The rows of one range of a file that a shuffle cut; only its row groups are fetched.
+    def read_range(self, key: Key, role: str, number: int | Sequence[int], columns: list[str] | None = None
+                   ) -> pa.Table:
+        """The rows of one range (or several, in the order given) of a file that a shuffle cut; nothing else is fetched.
 
         Pages are verified by their own checksums, since the whole file is not read.
         """
@@ -277,7 +278,8 @@ class Store:
             try:
                 with self.blobs.open_input(path) as source:
                     file = pq.ParquetFile(source, page_checksum_verification=True)
-                    groups = ref.ranges.get(str(number), [])
+                    wanted = (number,) if isinstance(number, int) else number
+                    groups = [group for n in wanted for group in ref.ranges.get(str(n), [])]
                     if groups:
                         tables.append(file.read_row_groups(groups, columns=columns, use_threads=False))
                     else:

@@ -152,14 +152,13 @@ def signatures(part: Partition) -> None:
 
 def _band_keys(part: Partition, bands: range) -> pa.Table:
     """Rows of BAND_KEYS of this range whose key another row of the crawl has too, by (band, key, doc_id)."""
-    total = part.plan.params.minhash.bands
-    kept = []
-    for band in bands:
-        table = part.read_range("signatures", "bands", (part.bucket or 0) * total + band)
-        table = table.filter(pa.array(lsh.shared(table["key"].to_numpy())))
-        doc = ids.pairs(table["doc_id"])
-        kept.append(table.take(pa.array(np.lexsort((doc[:, 1], doc[:, 0], table["key"].to_numpy())))))
-    return pa.concat_tables(kept).combine_chunks()
+    base = (part.bucket or 0) * part.plan.params.minhash.bands
+    table = part.read_range("signatures", "bands", [base + band for band in bands])
+    # A key is mixed with its band's number; what two bands share by chance is told apart by the order below.
+    table = table.filter(pa.array(lsh.shared(table["key"].to_numpy()))).combine_chunks()
+    doc = ids.pairs(table["doc_id"])
+    order = np.lexsort((doc[:, 1], doc[:, 0], table["key"].to_numpy(), table["band"].to_numpy()))
+    return table.take(pa.array(order)).combine_chunks()
 
 
 def band_buckets(part: Partition) -> None:
@@ -371,12 +370,11 @@ def band_index(part: Partition) -> None:
     kept = []
     for bucket in range(part.buckets):
         survives = part.read("near", ["survives"], bucket=bucket)["survives"].to_numpy(zero_copy_only=False)
-        for band in range(bands):
-            rows = part.store.read_range(
-                part.key("signatures", bucket), "bands", (part.bucket or 0) * bands + band,
-                ["band", "key", "doc_id", "row"],
-            )
-            kept.append(rows.filter(pa.array(survives[rows["row"].to_numpy()], pa.bool_())))
+        numbers = range((part.bucket or 0) * bands, ((part.bucket or 0) + 1) * bands)
+        rows = part.store.read_range(
+            part.key("signatures", bucket), "bands", numbers, ["band", "key", "doc_id", "row"]
+        )
+        kept.append(rows.filter(pa.array(survives[rows["row"].to_numpy()], pa.bool_())))
     rows = pa.concat_tables(kept)
     entries = index.entries(
         rows["band"].to_numpy(), rows["key"].to_numpy(), ids.pairs(rows["doc_id"]), params.max_postings
