@@ -22,6 +22,7 @@ from gristmill.funnel import FUNNEL, Plan  # noqa: E402
 from gristmill.observe.progress import Reporter, Silent  # noqa: E402
 from gristmill.params import Pipeline, read_pipeline  # noqa: E402
 from resources.places import Places  # noqa: E402
+from sensors.landing import landing_sensor  # noqa: E402
 
 PIPELINE_VARIABLE = "GRISTMILL_PIPELINE"
 ROOT = Path(__file__).resolve().parent
@@ -67,6 +68,7 @@ def build_definitions(pipeline: Pipeline | None = None, *, reporter: Reporter | 
         assets=[*assets, manifest],
         asset_checks=checks,
         jobs=jobs,
+        sensors=[landing_sensor(plan, jobs)],
         resources={
             "places": Places(store=site.store, landing=site.landing, holdout=site.holdout, models=site.models),
             **(resources or {}),

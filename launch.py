@@ -29,7 +29,7 @@ from gristmill.funnel import BY_NAME, FUNNEL, Plan  # noqa: E402
 from gristmill.observe.progress import Terminal  # noqa: E402
 from gristmill.observe.yields import render, stage_yields  # noqa: E402
 from gristmill.params import Pipeline, read_pipeline  # noqa: E402
-from gristmill.plan.stale import StageState, survey  # noqa: E402
+from gristmill.plan.stale import runs, span, survey  # noqa: E402
 from gristmill.registry import Registry  # noqa: E402
 from gristmill.store import Store  # noqa: E402
 from partitions import grid as grids  # noqa: E402
@@ -130,9 +130,9 @@ def take(pipeline: Pipeline, crawl: str, *, landing: str | None, workers: int, o
     with Terminal(len(wanted)) as reporter:
         defs = build_definitions(pipeline, reporter=reporter)
         knobs = {"config": {"workers": workers, "force": force}}
-        for names, on_grid in _groups(wanted):
+        for names, on_grid in runs(wanted):
             if on_grid:
-                first, last = _span([states[n] for n in names], plan.buckets, buckets, force)
+                first, last = buckets or ((0, plan.buckets - 1) if force else span([states[n] for n in names]))
                 execute(defs, instance, "funnel_job", assets=names, tags=grids.range_tags(crawl, first, last),
                         ops=dict.fromkeys(names, knobs))
             else:
@@ -140,36 +140,6 @@ def take(pipeline: Pipeline, crawl: str, *, landing: str | None, workers: int, o
                         partition=crawl if BY_NAME[names[0]].by == "crawl" else None, ops={names[0]: knobs})
             made += sum(len(states[n].wanting) for n in names)
     return made
-
-
-def _groups(names: Sequence[str]) -> Iterator[tuple[list[str], bool]]:
-    """Cut the stages into runs: a job holds one partitions definition, so only grid stages run together."""
-    group: list[str] = []
-    for stage in FUNNEL:
-        if stage.name in names and not stage.on_grid and stage.by != "crawl":
-            yield [stage.name], False
-    for stage in FUNNEL:
-        if stage.name not in names or stage.by == "site":
-            continue
-        if stage.on_grid:
-            group.append(stage.name)
-        else:
-            if group and any(i.asset in group for i in stage.inputs):
-                yield group, True
-                group = []
-            yield [stage.name], False
-    if group:
-        yield group, True
-
-
-def _span(states: Sequence[StageState], total: int, asked: tuple[int, int] | None, force: bool) -> tuple[int, int]:
-    """The smallest range that holds every bucket to be made; a current one inside is skipped by its stage."""
-    if asked:
-        return asked
-    if force:
-        return 0, total - 1
-    wanting = [b for s in states for b in s.wanting]
-    return min(wanting), max(wanting)
 
 
 def freeze(pipeline: Pipeline, version: str, crawls: Sequence[str], recipe: str | None, force: bool) -> str:

@@ -4,6 +4,7 @@ Belongs here: comparing manifests; this is the authority on staleness (Dagster's
 Does not belong here: launching anything.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from gristmill.funnel import FUNNEL, Plan
@@ -46,3 +47,31 @@ def survey(store: Store, plan: Plan, site: SiteConfig, crawl: str) -> list[Stage
             wanting_stages[stage.name] = set(wanting)
         out.append(StageState(stage.name, tuple(current), tuple(wanting)))
     return out
+
+
+def runs(names: Collection[str]) -> list[tuple[list[str], bool]]:
+    """Cut stages into runs, in order: (names, are they on the grid). A job holds one partitions definition only.
+
+    Assets without partitions come first, then the landing, the grid in one run, and the reports that read it.
+    """
+    out: list[tuple[list[str], bool]] = [([s.name], False) for s in FUNNEL if s.name in names and s.by == "site"]
+    group: list[str] = []
+    for stage in FUNNEL:
+        if stage.name not in names or stage.by == "site":
+            continue
+        if stage.on_grid:
+            group.append(stage.name)
+            continue
+        if group and any(i.asset in group for i in stage.inputs):
+            out.append((group, True))
+            group = []
+        out.append(([stage.name], False))
+    if group:
+        out.append((group, True))
+    return out
+
+
+def span(states: Collection[StageState]) -> tuple[int, int]:
+    """The smallest range that holds every bucket to be made; a current one inside is skipped by its stage."""
+    wanting = [b for s in states for b in s.wanting]
+    return min(wanting), max(wanting)

@@ -8,7 +8,7 @@ from checks.partitioned import latest_materializations
 from definitions import build_definitions
 from gristmill.funnel import FUNNEL, Plan
 from gristmill.observe.progress import Silent
-from gristmill.plan.stale import survey
+from gristmill.plan.stale import runs, survey
 from gristmill.store import Store
 from partitions.grid import range_tags
 from tests.assets.conftest import CRAWL
@@ -19,7 +19,7 @@ KNOBS = {"config": {"workers": 1, "force": False}}
 
 def run_grid(pipeline, instance, names=GRID, first=0, last=3):
     launch.execute(build_definitions(pipeline), instance, "funnel_job", tags=range_tags(CRAWL, first, last),
-                   assets=names, ops={n: KNOBS for n in names})
+                   assets=names, ops=dict.fromkeys(names, KNOBS))
 
 
 def run_landing(pipeline, instance):
@@ -135,7 +135,7 @@ def test_a_run_of_a_dead_process_is_buried(landed, instance):
 
 
 def test_groups_keep_grid_stages_in_one_run():
-    groups = list(launch._groups([s.name for s in FUNNEL]))
+    groups = runs([s.name for s in FUNNEL])
     assert [g for g in groups if g[1]] == [(GRID, True)]
     assert [g[0][0] for g in groups] == ["eval_holdout", "landing", GRID[0], "contamination_report", "yields"]
 

@@ -1,0 +1,8 @@
+"""The commands of ``gristmill``, grouped by what a person is doing.
+
+Belongs here: one registering function a command. Each imports what it needs only when it is called.
+"""
+
+from gristmill.commands import dataset, explore, project
+
+COMMANDS = [*project.COMMANDS, *explore.COMMANDS, *dataset.COMMANDS]

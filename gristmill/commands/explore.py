@@ -1,0 +1,115 @@
+"""Commands that look: where a document stopped, what is stale, how a choice of bands behaves.
+
+Belongs here: arguments and printing. Does not belong here: anything that changes a store.
+"""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from gristmill.commands.places import add_pipeline, pipeline_of
+from gristmill.errors import GristmillError
+
+
+def _explain(commands: Any) -> None:
+    parser = commands.add_parser("explain", help="where a page or document stopped, and why")
+    parser.add_argument("what", metavar="URL_OR_ID", help="a URL, or a doc_id or record_id in hex")
+    parser.add_argument("--crawl", help="only in this crawl")
+    add_pipeline(parser)
+
+    def call(args: argparse.Namespace) -> int:
+        from gristmill.explain import explain, render
+
+        place = pipeline_of(args)
+        found = explain(place.store, place.plan, place.site, args.what, crawl=args.crawl)
+        print(render(found))
+        return 0 if found else 1
+
+    parser.set_defaults(call=call)
+
+
+def _yields(commands: Any) -> None:
+    parser = commands.add_parser("yields", help="the yield table of a crawl")
+    parser.add_argument("crawl", nargs="?", help="default: every crawl")
+    add_pipeline(parser)
+
+    def call(args: argparse.Namespace) -> int:
+        from gristmill.observe.yields import render, stage_yields
+        from gristmill.registry import Registry
+
+        place = pipeline_of(args)
+        registry = Registry(place.store)
+        if args.crawl:
+            registry.ordinal(args.crawl)  # raises, with what there is
+        for crawl in [args.crawl] if args.crawl else registry.crawls():
+            print(f"yield of {crawl}\n{render(stage_yields(place.store, place.plan, crawl))}\n")
+        return 0
+
+    parser.set_defaults(call=call)
+
+
+def _plan(commands: Any) -> None:
+    parser = commands.add_parser("plan", help="what is not current: stage, partitions")
+    parser.add_argument("action", choices=["stale"])
+    parser.add_argument("--crawl", help="default: every crawl")
+    add_pipeline(parser)
+
+    def call(args: argparse.Namespace) -> int:
+        from gristmill.plan.stale import survey
+        from gristmill.registry import Registry
+
+        place = pipeline_of(args)
+        registry = Registry(place.store)
+        if args.crawl:
+            registry.ordinal(args.crawl)
+        stale = 0
+        for crawl in [args.crawl] if args.crawl else registry.crawls():
+            for state in survey(place.store, place.plan, place.site, crawl):
+                if state.wanting:
+                    stale += len(state.wanting)
+                    buckets = "" if state.wanting == (-1,) else " buckets " + ", ".join(map(str, state.wanting))
+                    print(f"{crawl}  {state.stage:<20} {len(state.wanting)} to make{buckets}")
+        print(f"{stale} partitions are not current" if stale else "everything is current")
+        return 0
+
+    parser.set_defaults(call=call)
+
+
+def _scurve(commands: Any) -> None:
+    parser = commands.add_parser("scurve", help="the S-curve of a choice of bands and rows")
+    parser.add_argument("--bands", type=int, default=14)
+    parser.add_argument("--rows", type=int, default=8)
+
+    def call(args: argparse.Namespace) -> int:
+        from gristmill.deduplicate.scurve import render
+
+        if args.bands < 1 or args.rows < 1:
+            raise GristmillError("--bands and --rows must be 1 or more")
+        print(render(args.bands, args.rows))
+        return 0
+
+    parser.set_defaults(call=call)
+
+
+def _audit(commands: Any) -> None:
+    parser = commands.add_parser("audit", help="pages to read: decided pairs side by side")
+    parser.add_argument("what", choices=["pairs"])
+    parser.add_argument("--crawl", required=True)
+    parser.add_argument("--out", type=Path, default=Path("pairs.html"))
+    parser.add_argument("--per-band", type=int, default=10, help="pairs a similarity band")
+    parser.add_argument("--seed", type=int, default=0)
+    add_pipeline(parser)
+
+    def call(args: argparse.Namespace) -> int:
+        from gristmill.deduplicate.audit import audit_pairs
+
+        place = pipeline_of(args)
+        page = audit_pairs(place.store, place.plan, place.site, args.crawl, per_band=args.per_band, seed=args.seed)
+        args.out.write_text(page, "utf-8")
+        print(f"wrote {args.out}")
+        return 0
+
+    parser.set_defaults(call=call)
+
+
+COMMANDS = [_explain, _yields, _plan, _scurve, _audit]

@@ -1,0 +1,74 @@
+"""Which project, parameter file, store and plan a command works on.
+
+Belongs here: finding them, as ``definitions.py`` does. Does not belong here: commands.
+"""
+
+import argparse
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from gristmill.errors import GristmillError
+from gristmill.funnel import Plan
+from gristmill.params import Pipeline, SiteConfig, read_pipeline
+from gristmill.store import Store
+
+PIPELINE_VARIABLE = "GRISTMILL_PIPELINE"
+DEFAULTS = ("pipeline.yaml", "demo/pipeline.yaml")
+
+
+@dataclass(frozen=True)
+class Workplace:
+    """What most commands need."""
+
+    pipeline: Pipeline
+    file: Path
+
+    @property
+    def store(self) -> Store:
+        """The store."""
+        return Store(self.pipeline.site.store)
+
+    @property
+    def plan(self) -> Plan:
+        """Parameters and fingerprints."""
+        return Plan(self.pipeline.params)
+
+    @property
+    def site(self) -> SiteConfig:
+        """Places."""
+        return self.pipeline.site
+
+
+def project_folder() -> Path:
+    """The folder with ``launch.py``: this one or one above it, else the checkout that the package is installed from.
+
+    Raises:
+        GristmillError: when the package was installed alone, without the project.
+    """
+    here = Path.cwd().resolve()
+    for folder in (here, *here.parents, Path(__file__).resolve().parents[2]):
+        if (folder / "launch.py").is_file() and (folder / "definitions.py").is_file():
+            return folder
+    raise GristmillError(
+        "commands that launch runs need the project's folder (launch.py, definitions.py): clone the repository and "
+        "call them there; the installed package alone holds the library and the loader"
+    )
+
+
+def add_pipeline(parser: argparse.ArgumentParser) -> None:
+    """The option that names the parameter file."""
+    parser.add_argument("--pipeline", type=Path, metavar="FILE",
+                        help=f"parameter file (default: ${PIPELINE_VARIABLE}, pipeline.yaml, demo/pipeline.yaml)")
+
+
+def pipeline_of(args: argparse.Namespace) -> Workplace:
+    """The parameter file in force, read."""
+    named = args.pipeline or os.environ.get(PIPELINE_VARIABLE)
+    if named:
+        return Workplace(read_pipeline(named), Path(named))
+    for base in (Path.cwd(), project_folder()):
+        for name in DEFAULTS:
+            if (base / name).exists():
+                return Workplace(read_pipeline(base / name), base / name)
+    raise GristmillError("no parameter file: pass --pipeline FILE, set GRISTMILL_PIPELINE, or run gristmill demo make")

@@ -1,0 +1,174 @@
+"""Commands that make and run a project: run, demo, land, init.
+
+Belongs here: arguments and what is printed. Runs themselves are started by ``launch.py``, as a subprocess in the
+project's folder.
+"""
+
+import argparse
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from gristmill.commands.places import PIPELINE_VARIABLE, Workplace, add_pipeline, project_folder
+from gristmill.errors import GristmillError, ParameterError
+
+DEMO_VERSION = "v1"
+BATCHES = 3
+
+
+def run_launch(arguments: Sequence[str], *, pipeline: Path | None = None) -> int:
+    """Start ``launch.py`` with these arguments; its exit code."""
+    try:
+        project = project_folder()
+    except GristmillError as error:
+        print(f"gristmill: {error}", file=sys.stderr)
+        return 1
+    environment = dict(os.environ)
+    if pipeline is not None:
+        environment[PIPELINE_VARIABLE] = str(pipeline)
+    process = subprocess.Popen([sys.executable, str(project / "launch.py"), *arguments], env=environment)
+    while True:
+        try:
+            return process.wait()
+        except KeyboardInterrupt:  # the child got it too, and says what it did
+            continue
+
+
+def _run(commands: Any) -> None:
+    # Listed for --help; main() hands its arguments to launch.py before they are parsed here.
+    commands.add_parser("run", help="take a landed crawl through the funnel (arguments: gristmill run --help)",
+                        add_help=False)
+
+
+def _land(commands: Any) -> None:
+    parser = commands.add_parser("land", help="lay loose WARC files out as a crawl",
+                                 description="Copy WARC files into a landing area in Common Crawl's layout.")
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE.warc.gz")
+    parser.add_argument("--as", dest="name", required=True, metavar="NAME", help="the crawl's name")
+    parser.add_argument("--landing", metavar="PLACE", help="folder or s3:// (default: the site's landing area)")
+    add_pipeline(parser)
+
+    def call(args: argparse.Namespace) -> int:
+        from gristmill.acquire.landing import land
+
+        place = args.landing
+        if place is None:
+            from gristmill.commands.places import pipeline_of
+
+            place = pipeline_of(args).site.landing
+        written = land(args.files, args.name, place)
+        print(f"{args.name}: {len(written)} file(s) listed in {place}/crawl-data/{args.name}/warc.paths.gz")
+        print(f"next: gristmill run --landing {place} --crawl {args.name}")
+        return 0
+
+    parser.set_defaults(call=call)
+
+
+def _demo(commands: Any) -> None:
+    parser = commands.add_parser("demo", help="make a demo crawl and take it through everything",
+                                 description="Without an action: make it, run it, freeze a manifest, read batches.")
+    parser.add_argument("action", nargs="?", choices=["make"], help="make: only write the demo crawl")
+    parser.add_argument("--out", type=Path, default=Path("demo"), help="folder (default: demo)")
+    parser.add_argument("--pages", type=int, help="fewer pages, for a quick look")
+    parser.add_argument("--workers", type=int, default=0, help="processes (default: one a core)")
+    parser.set_defaults(call=demo)
+
+
+def demo(args: argparse.Namespace) -> int:
+    """``gristmill demo [make]``."""
+    from gristmill.demo.make import make_demo
+
+    started = time.monotonic()
+    if args.pages is not None and args.pages < 1:
+        raise ParameterError("--pages must be 1 or more")
+    out = args.out.resolve()
+    made = make_demo(out, **({"pages": args.pages} if args.pages is not None else {}))
+    if made.written:
+        print(f"demo crawl: wrote {len(made.written)} file(s) in {out}: {len(made.fetches)} fetches in "
+              f"{len(made.crawls)} crawls")
+    else:
+        print(f"demo crawl: nothing to do, all {len(made.untouched)} files in {out} are there")
+    if args.action == "make":
+        return 0
+    pipeline = out / "pipeline.yaml"
+    for crawl in made.crawls:
+        code = run_launch(["--pipeline", str(pipeline), "--crawl", crawl, "--workers", str(args.workers)])
+        if code:
+            return code
+    code = run_launch(["--pipeline", str(pipeline), "--manifest", DEMO_VERSION])
+    if code:
+        return code
+    from gristmill.params import read_pipeline
+
+    _first_batches(Workplace(read_pipeline(pipeline), pipeline))
+    shown = os.path.relpath(pipeline)
+    print(f"\ndemo done in {time.monotonic() - started:.0f} s. Look around:\n"
+          f"  make ui                                     Dagster on this state, http://127.0.0.1:3000\n"
+          f"  gristmill explain URL                       where a page stopped, and why\n"
+          f"  {os.path.relpath(out)}/store/manifests/{DEMO_VERSION}/report.html   the dataset card\n"
+          f"(gristmill is in .venv/bin; the parameter file is {shown})")
+    return 0
+
+
+def _first_batches(place: Workplace) -> None:
+    """Print the first training batches of the demo's manifest."""
+    from gristmill.loader import TokenLoader
+
+    loader = TokenLoader(place.site.store, DEMO_VERSION)
+    print(f"\nfirst batches of manifest {DEMO_VERSION}:")
+    for step, batch in zip(range(BATCHES), loader, strict=False):
+        tokens = batch.tokens
+        shape = f"{tokens.shape[0]} sequences of {tokens.shape[1]} tokens"
+        print(f"  step {step}: {shape}, first ids {tokens[0, :8].tolist()}")
+
+
+def _init(commands: Any) -> None:
+    parser = commands.add_parser("init", help="write a parameter file for a new site",
+                                 description="Freeze hold-outs, register a tokenizer, write pipeline.yaml.")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--holdout", action="append", type=Path, default=[], metavar="FILE.jsonl",
+                        help="a benchmark to hold out; repeat for several")
+    parser.add_argument("--tokenizer", type=Path, required=True, metavar="tokenizer.json")
+    parser.add_argument("--recipe", type=Path, help="recipe of manifests")
+    parser.add_argument("--buckets", type=int, default=64, help="host buckets, frozen for the store's life")
+    parser.set_defaults(call=init)
+
+
+def init(args: argparse.Namespace) -> int:
+    """``gristmill init``: the few facts that parameters must pin before the first run."""
+    import yaml
+
+    from gristmill.acquire.holdout import freeze
+    from gristmill.models import put
+
+    folder: Path = args.folder.resolve()
+    file = folder / "pipeline.yaml"
+    if file.exists():
+        raise ParameterError(f"{file} exists; edit it, or choose another folder")
+    named = [*args.holdout, args.tokenizer, *([args.recipe] if args.recipe else [])]
+    missing = [str(f) for f in named if not f.is_file()]
+    if missing:
+        raise ParameterError(f"no such file: {', '.join(missing)}")
+    folder.mkdir(parents=True, exist_ok=True)
+    held = freeze(folder / "state" / "holdout", {f.name.split(".")[0]: f for f in args.holdout})
+    tokenizer = put(args.tokenizer, folder / "state" / "models")
+    site: dict[str, Any] = {}
+    if args.recipe:
+        shutil.copyfile(args.recipe, folder / "recipe.yaml")
+        site["recipe"] = "recipe.yaml"
+    params = {
+        "grid": {"host_buckets": args.buckets},
+        "extract": {"holdout_hash": held},
+        "tokenize": {"tokenizer": tokenizer.model_dump()},
+    }
+    file.write_text(yaml.safe_dump({"site": site, "params": params}, sort_keys=False))
+    print(f"wrote {file}\nnext: gristmill land FILE.warc.gz... --as NAME --pipeline {file}")
+    return 0
+
+
+COMMANDS = [_run, _demo, _land, _init]

@@ -1,0 +1,1 @@
+"""Dagster sensors: what starts runs by itself. Wiring only."""
