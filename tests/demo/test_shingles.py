@@ -42,6 +42,9 @@ def test_edits_reach_the_wanted_similarity(target: float):
 def test_similar_pairs_are_all_pairs_over_the_bound(texts: list[str]):
     named = {str(i): t for i, t in enumerate(texts) if words(t)}
     brute = sorted(
-        (a, b, jaccard(named[a], named[b])) for a in named for b in named if a < b and jaccard(named[a], named[b]) >= 0.3
+        (a, b, jaccard(named[a], named[b]))
+        for a in named
+        for b in named
+        if a < b and jaccard(named[a], named[b]) >= 0.3
     )
     assert similar_pairs(named, 0.3) == brute

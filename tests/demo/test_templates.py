@@ -45,6 +45,6 @@ def test_extras_are_where_they_were_put():
     site = sites(1)[0]
     extras = Extras(before="<p>B</p>", after="<p>A</p>", raw={0: "x<br>y"}, lang="de", charset="iso-8859-1")
     html = render(site, Article("t", (Block("p", "x\ny"),)), "/p", extras)
-    assert '<p>B</p><p>x<br>y</p><p>A</p>' in html
+    assert "<p>B</p><p>x<br>y</p><p>A</p>" in html
     assert '<html lang="de">' in html
     assert '<meta charset="iso-8859-1">' in html

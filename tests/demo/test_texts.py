@@ -81,12 +81,15 @@ def test_docstrings_are_cut_into_what_they_are_made_of():
     assert blocks[3].text == "first item goes on"
 
 
-@pytest.mark.parametrize(("text", "expected"), [
-    ("The quick brown fox jumps over the lazy dog while the farmer sleeps in the barn.", True),
-    ("Too short.", False),
-    ("x = np.zeros((3, 4)); y = x[0] + 1; print(y.sum()); z = {1: 2}; f(z, y=3, q=[1, 2, 3]).", False),
-    ("the sentence that begins without a capital letter is no prose for the purposes of the demo crawl.", False),
-])
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("The quick brown fox jumps over the lazy dog while the farmer sleeps in the barn.", True),
+        ("Too short.", False),
+        ("x = np.zeros((3, 4)); y = x[0] + 1; print(y.sum()); z = {1: 2}; f(z, y=3, q=[1, 2, 3]).", False),
+        ("the sentence that begins without a capital letter is no prose for the purposes of the demo crawl.", False),
+    ],
+)
 def test_prose(text: str, expected: bool):
     assert is_prose(text) is expected
 

@@ -17,8 +17,12 @@ START = datetime(2026, 1, 10, tzinfo=UTC)
 
 def fetches(n: int = 20) -> list[Fetch]:
     return [
-        Fetch(f"f{i}", f"https://h{i % 3}.example/p/{i}?q={i}", START + timedelta(minutes=i),
-              f"<p>Page {i} – été</p>".encode() * (i + 1))
+        Fetch(
+            f"f{i}",
+            f"https://h{i % 3}.example/p/{i}?q={i}",
+            START + timedelta(minutes=i),
+            f"<p>Page {i} – été</p>".encode() * (i + 1),
+        )
         for i in range(n)
     ]
 
@@ -61,7 +65,14 @@ def test_each_record_is_a_member_of_its_own():
 
 def test_a_revisit_carries_no_body_and_the_digest_of_what_it_repeats():
     first = fetches(1)[0]
-    again = Fetch("again", first.url, first.time + timedelta(days=1), first.body, kind="revisit", refers_to=(first.url, first.time))
+    again = Fetch(
+        "again",
+        first.url,
+        first.time + timedelta(days=1),
+        first.body,
+        kind="revisit",
+        refers_to=(first.url, first.time),
+    )
     records = list(ArchiveIterator(io.BytesIO(warc_file("a/b.warc.gz", "T", [first, again]))))
     original = next(r for r in records if r.rec_type == "response")
     revisit = next(r for r in records if r.rec_type == "revisit")
