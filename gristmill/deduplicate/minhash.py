@@ -48,13 +48,13 @@ class Preset:
     min_band_matches: int
 
 
-# min_band_matches: the fewest votes with which at most 1.6 % of pairs at the preset's threshold s* match (scurve.py).
+# min_band_matches: near-verbatim only, alike for all: the fewest votes with which about half match at J = 0.85.
 PRESETS: dict[str, Preset] = {
     "fineweb": Preset("word", 5, 14, 8, 4),  # FineWeb; s* = 0.72
-    "aggressive": Preset("word", 5, 20, 5, 4),  # duplodocus; s* = 0.55
-    "conservative": Preset("word", 5, 9, 13, 4),  # s* = 0.845
-    "precise": Preset("word", 5, 32, 8, 4),  # s* = 0.65
-    "nemo": Preset("char", 24, 20, 13, 4),  # NeMo Curator; s* = 0.79
+    "aggressive": Preset("word", 5, 20, 5, 10),  # duplodocus; s* = 0.55
+    "conservative": Preset("word", 5, 9, 13, 2),  # s* = 0.845
+    "precise": Preset("word", 5, 32, 8, 9),  # s* = 0.65
+    "nemo": Preset("char", 24, 20, 13, 3),  # NeMo Curator; s* = 0.79
 }
 
 

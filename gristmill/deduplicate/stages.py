@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from gristmill import schemas, shuffle
 from gristmill.deduplicate import band_index as index
-from gristmill.deduplicate import bloom, ids, lsh, minhash
+from gristmill.deduplicate import audit, bloom, ids, lsh, minhash
 from gristmill.deduplicate import clusters as grouping
 from gristmill.deduplicate import exact as exact_groups
 from gristmill.deduplicate import lines as boilerplate
@@ -383,3 +383,10 @@ def band_index(part: Partition) -> None:
     part.write(entries.starts(), index.STARTS, role="starts")
     part.write_bytes(bloom.to_bytes(bloom.build(entries.key, params.bits_per_key)), role="bloom", suffix=".bloom")
     part.report(entries=len(entries.key), overflow=entries.overflow)
+
+
+def duplicate_pairs(part: Partition) -> None:
+    """The page of sampled decided pairs, for reading (``gristmill audit pairs`` makes the same)."""
+    page = audit.page_of(part)
+    ref = part.write_bytes(page.encode("utf-8"), role="report", suffix=".html")
+    part.report(page=f"{part.key().path}/{ref.name}")

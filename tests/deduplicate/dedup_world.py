@@ -19,7 +19,7 @@ from gristmill.runner import run_stage
 from gristmill.store import Store
 
 STAGES = ("exact", "line_candidates", "line_counts", "lines", "signatures", "band_buckets", "clusters", "near",
-          "band_index")
+          "band_index", "duplicate_pairs")
 DAY = 86_400_000_000
 
 

@@ -1,0 +1,207 @@
+"""A page to read: pairs that deduplication decided, side by side with their differences, by band of similarity.
+
+Belongs here: sampling decided pairs, fetching their texts, the word differences, the page. Does not belong here: the
+decisions (``stages.py``). The page is one static file without scripts; everything that came from the web is escaped.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from difflib import SequenceMatcher
+from html import escape
+
+import numpy as np
+import pyarrow as pa
+from blake3 import blake3
+
+from gristmill import shuffle
+from gristmill.deduplicate import ids, minhash
+from gristmill.deduplicate.documents import texts_at
+from gristmill.errors import DamagedPartitionError
+from gristmill.funnel import BY_NAME, Plan
+from gristmill.params import SiteConfig
+from gristmill.partition import Partition
+from gristmill.store import Store
+
+EDGES = (0.0, 0.5, 0.8, 0.85, 0.9, 0.95, 0.98, 1.0)
+WORDS = 1_500  # of each text that are compared: the difference takes quadratic time
+ALIKE = 30  # words in a row that both texts have are folded when there are more
+
+_STYLE = """
+:root { color-scheme: light dark; --line: #8884; --gone: #d33; --come: #292; }
+body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 1200px; padding: 0 1rem; }
+h2 { margin-top: 2.5rem; border-bottom: 1px solid var(--line); }
+table { border-collapse: collapse; } td, th { padding: .15rem .8rem .15rem 0; text-align: left; }
+article { border: 1px solid var(--line); border-radius: 6px; margin: 1rem 0; padding: .6rem .9rem; }
+.pair { display: grid; grid-template-columns: 1fr 1fr; gap: 1.2rem; }
+.text { white-space: pre-wrap; overflow-wrap: anywhere; max-height: 26rem; overflow-y: auto; font-size: 13px; }
+.where { font-size: 12px; opacity: .75; overflow-wrap: anywhere; }
+del { background: color-mix(in srgb, var(--gone) 25%, transparent); text-decoration: none; }
+ins { background: color-mix(in srgb, var(--come) 25%, transparent); text-decoration: none; }
+i { opacity: .55; }
+"""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A document that was set aside, and the one that it repeats."""
+
+    source: str  # "this crawl", or the earlier crawl that holds the copy
+    band: str
+    doc_id: bytes
+    other_id: bytes
+    similarity: float | None  # that decided: of the member's best edge, or the share of band votes
+    host_bucket: int  # of doc_id
+
+
+@dataclass(frozen=True)
+class Side:
+    """One text of a pair."""
+
+    text: str
+    url: str
+    crawl: str
+    doc_id: bytes
+
+
+def audit_pairs(store: Store, plan: Plan, site: SiteConfig, crawl: str, *, per_band: int = 10, seed: int = 0) -> str:
+    """The page for a crawl: ``per_band`` pairs of every band of similarity and every source.
+
+    Raises:
+        MissingPartitionError: when the crawl has not been taken through ``near``.
+    """
+    return page_of(Partition(store, plan, BY_NAME["near"], crawl, 0, site), per_band=per_band, seed=seed)
+
+
+def page_of(part: Partition, *, per_band: int = 10, seed: int = 0) -> str:
+    """As ``audit_pairs``, reading through a partition of any stage of the crawl."""
+    pairs, totals = sample(_decided(part), per_band, seed)
+    sketch = part.plan.params.minhash
+    shown = []
+    for pair in pairs:
+        left, right = _side(part, pair.doc_id, None), _side(part, pair.other_id, pair.source)
+        both, edges = minhash.shingle_table(
+            pa.array([left.text, right.text], pa.large_string()), sketch.shingle, sketch.n, fold=False
+        )
+        shown.append((pair, left, right, minhash.jaccard(both[: edges[1]], both[edges[1] :])))
+    return render(part.crawl or "", shown, totals)
+
+
+def _decided(part: Partition) -> Iterator[Pair]:
+    """Every document of the crawl that near set aside, with what it repeats."""
+    bands = part.plan.params.minhash.bands
+    columns = ["doc_id", "dup_of", "similarity", "matched_crawl", "matched_doc_id", "matched_bands"]
+    for bucket in range(part.buckets):
+        for row in part.read("near", columns, bucket=bucket).to_pylist():
+            if row["matched_doc_id"] is not None:
+                share = row["matched_bands"] / bands
+                yield Pair(row["matched_crawl"], f"{row['matched_bands']:02d} of {bands} bands", row["doc_id"],
+                           row["matched_doc_id"], share, bucket)
+            elif row["dup_of"] is not None:
+                yield Pair("this crawl", band_of(row["similarity"]), row["doc_id"], row["dup_of"], row["similarity"],
+                           bucket)
+
+
+def band_of(similarity: float | None) -> str:
+    """The band of similarity that a pair is listed under."""
+    if similarity is None:
+        return "not verified"
+    if similarity >= EDGES[-1]:
+        return "1.00"
+    at = max(i for i, edge in enumerate(EDGES) if similarity >= edge)
+    return f"{EDGES[at]:.2f} to {EDGES[at + 1]:.2f}"
+
+
+def sample(pairs: Iterable[Pair], per_band: int, seed: int) -> tuple[list[Pair], dict[tuple[str, str], int]]:
+    """Up to ``per_band`` pairs of each (source, band), the same for the same seed; and how many there are of each."""
+    chosen: dict[tuple[str, str], list[tuple[bytes, Pair]]] = {}
+    totals: dict[tuple[str, str], int] = {}
+    for pair in pairs:
+        cell = (pair.source, pair.band)
+        totals[cell] = totals.get(cell, 0) + 1
+        rank = blake3(seed.to_bytes(8, "little", signed=True) + pair.doc_id + pair.other_id).digest(length=16)
+        held = chosen.setdefault(cell, [])
+        held.append((rank, pair))
+        if len(held) > 4 * per_band + 16:
+            held.sort(key=lambda entry: entry[0])
+            del held[per_band:]
+    out = []
+    for cell in sorted(chosen):
+        out += [pair for _, pair in sorted(chosen[cell], key=lambda entry: entry[0])[:per_band]]
+    return out, dict(sorted(totals.items()))
+
+
+def _side(part: Partition, doc_id: bytes, source: str | None) -> Side:
+    """A document's cleaned text and URL, in this crawl or an earlier one."""
+    if source is not None and source != "this crawl":
+        part = replace(part, crawl=source)
+    wanted = ids.pairs(pa.array([doc_id], pa.binary(16)))
+    number = int(shuffle.range_of(wanted[:, 0], part.buckets)[0])
+    rows = part.read("exact", ["doc_id", "record_id", "host_bucket", "first"], bucket=number)
+    rows = rows.filter(rows["first"])
+    at = int(ids.find(ids.pairs(rows["doc_id"]), wanted)[0])
+    if at < 0:
+        raise DamagedPartitionError(f"{part.key('exact', number)} lacks document {doc_id.hex()}: run that stage again")
+    bucket = rows["host_bucket"][at].as_py()
+    record = ids.pairs(rows["record_id"].slice(at, 1))
+    text = texts_at(part, np.array([bucket]), wanted, record)[0].as_py()
+    held = part.read("text", ["record_id", "url"], bucket=bucket)
+    order = ids.pairs(held["record_id"])
+    row = int(np.flatnonzero((order == record[0]).all(axis=1))[0])
+    return Side(text, held["url"][row].as_py() or "", part.crawl or "", doc_id)
+
+
+def differences(one: str, other: str) -> tuple[str, str]:
+    """Both texts as HTML, escaped, what only one of them has marked, long stretches that both have folded."""
+    a, b = one.split(" "), other.split(" ")
+    cut = len(a) > WORDS or len(b) > WORDS
+    a, b = a[:WORDS], b[:WORDS]
+    left: list[str] = []
+    right: list[str] = []
+    for tag, i, j, k, m in SequenceMatcher(None, a, b, autojunk=False).get_opcodes():
+        if tag == "equal":
+            left.append(_alike(a[i:j]))
+            right.append(_alike(b[k:m]))
+            continue
+        if j > i:
+            left.append(f"<del>{escape(' '.join(a[i:j]))}</del>")
+        if m > k:
+            right.append(f"<ins>{escape(' '.join(b[k:m]))}</ins>")
+    end = f" <i>[cut after {WORDS} words]</i>" if cut else ""
+    return " ".join(left) + end, " ".join(right) + end
+
+
+def _alike(words: list[str]) -> str:
+    if len(words) <= ALIKE:
+        return escape(" ".join(words))
+    half = ALIKE // 2
+    folded = f" <i>[{len(words) - 2 * half} words alike]</i> "
+    return escape(" ".join(words[:half])) + folded + escape(" ".join(words[-half:]))
+
+
+def render(crawl: str, shown: list[tuple[Pair, Side, Side, float]], totals: dict[tuple[str, str], int]) -> str:
+    """The page: how many pairs were decided, and the sampled ones."""
+    rows = "".join(
+        f"<tr><td>{escape(source)}<td>{escape(band)}<td>{count}</tr>" for (source, band), count in totals.items()
+    )
+    out = [
+        f"<!doctype html><html lang='en'><meta charset='utf-8'><title>Decided pairs of {escape(crawl)}</title>",
+        f"<style>{_STYLE}</style><h1>Decided pairs of {escape(crawl)}</h1>",
+        "<p>Left: the document that was set aside. Right: the one that it repeats. Within the crawl the band is the "
+        "similarity of the edge that joined it (the pair shown may have another: both texts' exact Jaccard, on "
+        "unfolded words, stands beside it); across crawls it is the band votes.</p>",
+        f"<table><tr><th>copy in<th>band<th>pairs</tr>{rows}</table>" if totals else "<p>No pair was decided.</p>",
+    ]
+    cell = None
+    for pair, one, other, exact in shown:
+        if (pair.source, pair.band) != cell:
+            cell = (pair.source, pair.band)
+            out.append(f"<h2>{escape(pair.source)}: {escape(pair.band)} ({totals.get(cell, 0)} pairs)</h2>")
+        left, right = differences(one.text, other.text)
+        decided = "not verified" if pair.similarity is None else f"decided at {pair.similarity:.3f}"
+        sides = "".join(
+            f"<div><div class='where'>{escape(s.crawl)} {s.doc_id.hex()} {escape(s.url)}</div>"
+            f"<div class='text'>{text}</div></div>" for s, text in ((one, left), (other, right))
+        )
+        out.append(f"<article><p>{decided}, exact Jaccard {exact:.3f}</p><div class='pair'>{sides}</div></article>")
+    out.append("</html>")
+    return "\n".join(out)
