@@ -144,12 +144,17 @@ def take(pipeline: Pipeline, crawl: str, *, landing: str | None, workers: int, o
 
 def freeze(pipeline: Pipeline, version: str, crawls: Sequence[str], recipe: str | None, force: bool) -> str:
     """Build the manifest of a version as a Dagster run; returns its hash."""
-    from gristmill.release.manifest import manifest_is_current, read_hash
+    from gristmill.release.manifest import manifest_is_current, read_hash, registered
 
     store, plan, site = Store(pipeline.site.store), Plan(pipeline.params), pipeline.site
     chosen = recipe or site.recipe
     if not chosen:
         raise GristmillError("no recipe: pass --recipe FILE, or name one in pipeline.yaml (site.recipe)")
+    if version == "next":
+        known = registered(store)
+        version = known[-1] if known else "v1"
+        if known and not manifest_is_current(store, plan, site, Path(chosen), version, list(crawls) or None):
+            version = f"v{len(known) + 1}"
     if not force and manifest_is_current(store, plan, site, Path(chosen), version, list(crawls) or None):
         current = read_hash(store, version)
         print(f"manifest {version}: nothing to do, {current} is current")
@@ -175,7 +180,10 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--buckets", help="only these host buckets, FIRST-LAST")
     parser.add_argument("--workers", type=int, default=0, help="processes (default: one a core)")
     parser.add_argument("--force", action="store_true", help="make partitions again though they are current")
-    parser.add_argument("--manifest", metavar="VERSION", help="then freeze this dataset version")
+    parser.add_argument("--manifest", metavar="VERSION",
+                        help="then freeze this dataset version; next: the newest, or the number after it")
+    parser.add_argument("--only", action="append", default=[], metavar="CRAWL",
+                        help="the manifest takes these crawls only (default: every one with a catalogue)")
     parser.add_argument("--recipe", help="recipe of that version (default: the site's)")
     return parser.parse_args(argv)
 
@@ -216,7 +224,7 @@ def run(argv: Sequence[str]) -> int:
             yields = stage_yields(Store(pipeline.site.store), Plan(pipeline.params), crawl)
             print(f"\nyield of {crawl}\n{render(yields)}\n")
         if args.manifest:
-            freeze(pipeline, args.manifest, args.crawl, args.recipe, args.force)
+            freeze(pipeline, args.manifest, args.only, args.recipe, args.force)
     print(f"done in {time.monotonic() - started:.1f} s", file=sys.stderr)
     return 0
 

@@ -17,7 +17,7 @@ from typing import Any
 from gristmill.commands.places import PIPELINE_VARIABLE, Workplace, add_pipeline, project_folder
 from gristmill.errors import GristmillError, ParameterError
 
-DEMO_VERSION = "v1"
+NEXT_VERSION = "next"  # launch.py: the newest version while it is current, else the number after it
 BATCHES = 3
 
 
@@ -100,29 +100,32 @@ def demo(args: argparse.Namespace) -> int:
         code = run_launch(["--pipeline", str(pipeline), "--crawl", crawl, "--workers", str(args.workers)])
         if code:
             return code
-    code = run_launch(["--pipeline", str(pipeline), "--manifest", DEMO_VERSION])
+    code = run_launch(["--pipeline", str(pipeline), "--manifest", NEXT_VERSION])
     if code:
         return code
     from gristmill.params import read_pipeline
+    from gristmill.release.manifest import registered
 
-    _first_batches(Workplace(read_pipeline(pipeline), pipeline))
+    place = Workplace(read_pipeline(pipeline), pipeline)
+    version = registered(place.store)[-1]
+    _first_batches(place, version)
     shown = os.path.relpath(pipeline)
     print(f"\ndemo done in {time.monotonic() - started:.0f} s. Look around:\n"
           f"  make ui                                     Dagster on this state, http://127.0.0.1:3000\n"
           f"  gristmill explain URL                       where a page stopped, and why\n"
-          f"  {os.path.relpath(out)}/store/manifests/{DEMO_VERSION}/report.html   the dataset card\n"
+          f"  {os.path.relpath(out)}/store/manifests/{version}/report.html   the dataset card\n"
           f"(gristmill is in .venv/bin; the parameter file is {shown})")
     return 0
 
 
-def _first_batches(place: Workplace) -> None:
+def _first_batches(place: Workplace, version: str) -> None:
     """Print the first training batches of the demo's manifest."""
     from gristmill.loader import TokenLoader
 
-    loader = TokenLoader(place.site.store, DEMO_VERSION)
-    print(f"\nfirst batches of manifest {DEMO_VERSION}:")
+    loader = TokenLoader(place.site.store, version)
+    print(f"\nfirst batches of manifest {version}:")
     for step, batch in zip(range(BATCHES), loader, strict=False):
-        tokens = batch.tokens
+        tokens = batch["tokens"]
         shape = f"{tokens.shape[0]} sequences of {tokens.shape[1]} tokens"
         print(f"  step {step}: {shape}, first ids {tokens[0, :8].tolist()}")
 
