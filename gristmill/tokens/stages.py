@@ -240,6 +240,8 @@ class _Rows:
         facts: dict[str, Any] = {"tokens": n_tokens}
         if self.mismatches:
             facts["fast_engine_mismatches"] = self.mismatches
+        if self.tokenizer.refused:
+            self.part.run["fast_engine_refused"] = self.tokenizer.refused
         self.part.run["tokenizer_engine"] = self.tokenizer.engine
         self.part.report(
             docs_in=self.seen,

@@ -79,6 +79,7 @@ class Tokenizer:
     _reference: Callable[[Sequence[str]], Encoded]
     _fast: Callable[[Sequence[str]], Encoded] | None
     use_fast: bool = field(default=True)
+    refused: int = 0  # texts that the fast engine would not take and the reference encoded
 
     @property
     def engine(self) -> str:
@@ -92,8 +93,26 @@ class Tokenizer:
     def encode(self, texts: Sequence[str]) -> Encoded:
         """Ids without BOS or EOS, texts taken as data throughout. By the fast engine while that has been exact."""
         if self.use_fast and self._fast is not None:
-            return self._fast(texts)
+            return self._fast_or_reference(self._fast, texts)
         return self._reference(texts)
+
+    def _fast_or_reference(self, fast: Callable[[Sequence[str]], Encoded], texts: Sequence[str]) -> Encoded:
+        """The fast engine's ids; a text that it refuses (a byte outside the vocabulary) goes to the reference, counted.
+
+        The reference drops such bytes, or writes the unknown token, as the file says: that is what exact means.
+        """
+        try:
+            return fast(texts)
+        except (ValueError, RuntimeError) as error:
+            if len(texts) == 1:
+                self.refused += 1
+                LOG.info("tokenizer %s: the fast engine refuses a text (%s); the reference takes it", self.name, error)
+                return self._reference(texts)
+        middle = len(texts) // 2
+        left = self._fast_or_reference(fast, texts[:middle])
+        right = self._fast_or_reference(fast, texts[middle:])
+        offsets = np.concatenate([left.offsets, right.offsets[1:] + left.offsets[-1]])
+        return Encoded(np.concatenate([left.ids, right.ids]), offsets)
 
     def check(self, sample: Sequence[str]) -> EngineCheck:
         """Compare the engines on a sample; one difference turns the fast one off, loudly.
@@ -105,7 +124,7 @@ class Tokenizer:
             return out
         texts = [*PROBES, *sample]
         want = self._reference(texts)
-        got = self._fast(texts)
+        got = self._fast_or_reference(self._fast, texts)
         for i, text in enumerate(texts):
             a = want.ids[int(want.offsets[i]) : int(want.offsets[i + 1])]
             b = got.ids[int(got.offsets[i]) : int(got.offsets[i + 1])]

@@ -23,9 +23,11 @@ from gristmill.runner import run_stage
 from gristmill.store import PartitionManifest, Store
 from gristmill.tokens.train import train_bpe
 
-WORDS = ("the river runs past an old mill where grain was ground by hand before wheels turned stones and people carried sacks "
-         "of flour home along narrow roads between fields of barley wheat oats rye while children counted carts horses dogs "
-         "birds clouds and every evening someone lit lamps told stories wrote letters mended nets baked bread sang songs").split()
+WORDS = """
+the river runs past an old mill where grain was ground by hand before wheels turned stones and people carried sacks of
+flour home along narrow roads between fields of barley wheat oats rye while children counted carts horses dogs birds
+clouds and every evening someone lit lamps told stories wrote letters mended nets baked bread sang songs
+""".split()  # noqa: SIM905
 
 
 def doc_id(text: str) -> bytes:
@@ -91,8 +93,12 @@ class World:
         ref = models.put(path, root / "models")
         given: dict[str, Any] = {"tokenizer": ref, "shard_tokens": 3000, **tokenize}
         params = PipelineParams(grid=GridParams(host_buckets=buckets), tokenize=TokenizeParams(**given))
-        site = SiteConfig(store=str(root / "store"), landing=str(root / "landing"), holdout=str(root / "holdout"),
-                          models=str(root / "models"))
+        site = SiteConfig(
+            store=str(root / "store"),
+            landing=str(root / "landing"),
+            holdout=str(root / "holdout"),
+            models=str(root / "models"),
+        )
         return World(Store(site.store), Plan(params), site)
 
     # -- upstream ------------------------------------------------------------------------------------------------
@@ -126,77 +132,238 @@ class World:
 
     def commit(self, part: Partition) -> None:
         """Commit a made-up partition, whose own inputs do not exist."""
-        self.store.commit(part.key(), PartitionManifest(
-            asset=part.stage.name, fingerprint=self.plan.fingerprints[part.stage.name], crawl=part.crawl, bucket=part.bucket,
-            files=tuple(part._files), inputs={}, state=part.state, counts=part.counts, info=part.info))
+        self.store.commit(
+            part.key(),
+            PartitionManifest(
+                asset=part.stage.name,
+                fingerprint=self.plan.fingerprints[part.stage.name],
+                crawl=part.crawl,
+                bucket=part.bucket,
+                files=tuple(part._files),
+                inputs={},
+                state=part.state,
+                counts=part.counts,
+                info=part.info,
+            ),
+        )
 
     def _records(self, crawl: str, bucket: int, own: list[Doc]) -> None:
         def rows(**more: Any) -> list[dict[str, Any]]:
-            return [{"crawl": crawl, "record_id": d.record_id, "doc_id": d.id, "url": d.url, "fetch_ts": d.ts, **more} for d in own]
+            return [
+                {"crawl": crawl, "record_id": d.record_id, "doc_id": d.id, "url": d.url, "fetch_ts": d.ts, **more}
+                for d in own
+            ]
 
         base = rows()
-        text = [{**r, "text": d.text, "extractor": "test", "extract_meta": "{}", "n_chars": len(d.text),
-                 "n_bytes": len(d.text.encode())} for r, d in zip(base, own)]
-        self._put("text", crawl, bucket, schemas.TEXT, [{k: v for k, v in r.items() if k in schemas.TEXT.names} for r in text])
-        self._put("language", crawl, bucket, schemas.LANGUAGE, [
-            {"crawl": crawl, "record_id": d.record_id, "doc_id": d.id, "lang": d.lang, "script": "Latn", "lang_conf": 0.9,
-             "n_words": len(d.text.split())} for d in own])
-        self._put("unique_records", crawl, bucket, schemas.UNIQUE_RECORDS, [
-            {"crawl": crawl, "record_id": d.record_id, "kept": True, "holdout": d.holdout} for d in own])
-        self._put("provenance", crawl, bucket, schemas.PROVENANCE, [
-            {**r, "url_hash": identity.url_hash(d.url), "host": d.host, "host_id": identity.container_id(d.host),
-             "source_tier": d.tier, "license_id": d.license_id, "robots_state": d.robots, "lang": d.lang,
-             "content_type": "text/html", "generator_model_id": d.generator, "warc_path": "x.warc.gz", "offset": 0, "length": 1}
-            for r, d in zip(base, own)])
+        text = [
+            {
+                **r,
+                "text": d.text,
+                "extractor": "test",
+                "extract_meta": "{}",
+                "n_chars": len(d.text),
+                "n_bytes": len(d.text.encode()),
+            }
+            for r, d in zip(base, own)
+        ]
+        self._put(
+            "text", crawl, bucket, schemas.TEXT, [{k: v for k, v in r.items() if k in schemas.TEXT.names} for r in text]
+        )
+        self._put(
+            "language",
+            crawl,
+            bucket,
+            schemas.LANGUAGE,
+            [
+                {
+                    "crawl": crawl,
+                    "record_id": d.record_id,
+                    "doc_id": d.id,
+                    "lang": d.lang,
+                    "script": "Latn",
+                    "lang_conf": 0.9,
+                    "n_words": len(d.text.split()),
+                }
+                for d in own
+            ],
+        )
+        self._put(
+            "unique_records",
+            crawl,
+            bucket,
+            schemas.UNIQUE_RECORDS,
+            [{"crawl": crawl, "record_id": d.record_id, "kept": True, "holdout": d.holdout} for d in own],
+        )
+        self._put(
+            "provenance",
+            crawl,
+            bucket,
+            schemas.PROVENANCE,
+            [
+                {
+                    **r,
+                    "url_hash": identity.url_hash(d.url),
+                    "host": d.host,
+                    "host_id": identity.container_id(d.host),
+                    "source_tier": d.tier,
+                    "license_id": d.license_id,
+                    "robots_state": d.robots,
+                    "lang": d.lang,
+                    "content_type": "text/html",
+                    "generator_model_id": d.generator,
+                    "warc_path": "x.warc.gz",
+                    "offset": 0,
+                    "length": 1,
+                }
+                for r, d in zip(base, own)
+            ],
+        )
 
-    def _by_doc(self, crawl: str, bucket: int, own: list[Doc], first: dict[bytes, Doc], cluster: dict[bytes, bytes],
-                by_url: dict[str, Doc], earlier: set[bytes]) -> None:
+    def _by_doc(
+        self,
+        crawl: str,
+        bucket: int,
+        own: list[Doc],
+        first: dict[bytes, Doc],
+        cluster: dict[bytes, bytes],
+        by_url: dict[str, Doc],
+        earlier: set[bytes],
+    ) -> None:
         docs = sorted((d for d in own if first[d.id] is d and d.id not in earlier), key=lambda d: d.id)
         sizes: dict[bytes, int] = {}
         for c in cluster.values():
             sizes[c] = sizes.get(c, 0) + 1
-        self._put("near", crawl, bucket, schemas.NEAR, [
-            {"crawl": crawl, "doc_id": d.id, "record_id": d.record_id, "dup_cluster_id": cluster.get(d.id, d.id),
-             "dup_cluster_size": sizes.get(cluster.get(d.id, d.id), 1), "dup_of": by_url[d.of].id if d.of else None,
-             "similarity": 0.9 if d.of else None, "survives": d.of is None} for d in docs])
-        self._put("lines", crawl, bucket, schemas.LINES, [
-            {"crawl": crawl, "doc_id": d.id, "record_id": d.record_id, "n_lines": d.text.count("\n"), "removed": sorted(d.removed),
-             "n_removed": len(d.removed), "bytes_after": len(d.text), "empty_after": False} for d in docs])
+        self._put(
+            "near",
+            crawl,
+            bucket,
+            schemas.NEAR,
+            [
+                {
+                    "crawl": crawl,
+                    "doc_id": d.id,
+                    "record_id": d.record_id,
+                    "dup_cluster_id": cluster.get(d.id, d.id),
+                    "dup_cluster_size": sizes.get(cluster.get(d.id, d.id), 1),
+                    "dup_of": by_url[d.of].id if d.of else None,
+                    "similarity": 0.9 if d.of else None,
+                    "survives": d.of is None,
+                }
+                for d in docs
+            ],
+        )
+        self._put(
+            "lines",
+            crawl,
+            bucket,
+            schemas.LINES,
+            [
+                {
+                    "crawl": crawl,
+                    "doc_id": d.id,
+                    "record_id": d.record_id,
+                    "n_lines": d.text.count("\n"),
+                    "removed": sorted(d.removed),
+                    "n_removed": len(d.removed),
+                    "bytes_after": len(d.text),
+                    "empty_after": False,
+                }
+                for d in docs
+            ],
+        )
         kept = [d for d in docs if d.of is None]
-        ids = {"crawl": pa.array([crawl] * len(kept), pa.string()), "doc_id": pa.array([d.id for d in kept], schemas.ID),
-               "record_id": pa.array([d.record_id for d in kept], schemas.ID)}
+        ids = {
+            "crawl": pa.array([crawl] * len(kept), pa.string()),
+            "doc_id": pa.array([d.id for d in kept], schemas.ID),
+            "record_id": pa.array([d.record_id for d in kept], schemas.ID),
+        }
         base = pa.schema([(n, c.type) for n, c in ids.items()])
         for asset, extra in (
             ("heuristics", {"word_count": pa.array([len(d.text.split()) for d in kept], pa.int32())}),
-            ("quality", {"ensemble": pa.array([d.percentile for d in kept], pa.float32()),
-                         "ensemble_percentile": pa.array([d.percentile for d in kept], pa.float32())}),
-            ("safety", {"toxicity": pa.array([d.toxicity for d in kept], pa.float32()),
-                        "pii_spans": pa.array([[{"start": s, "end": e, "kind": k} for s, e, k in d.pii] for d in kept],
-                                              pa.list_(schemas.PII_SPAN))}),
+            (
+                "quality",
+                {
+                    "ensemble": pa.array([d.percentile for d in kept], pa.float32()),
+                    "ensemble_percentile": pa.array([d.percentile for d in kept], pa.float32()),
+                },
+            ),
+            (
+                "safety",
+                {
+                    "toxicity": pa.array([d.toxicity for d in kept], pa.float32()),
+                    "pii_spans": pa.array(
+                        [[{"start": s, "end": e, "kind": k} for s, e, k in d.pii] for d in kept],
+                        pa.list_(schemas.PII_SPAN),
+                    ),
+                },
+            ),
         ):
             part = self.part(asset, crawl, bucket)
             part.write(pa.table({**ids, **extra}), base, extra=True)
             self.commit(part)
-        self._put("contamination", crawl, bucket, schemas.CONTAMINATION, [
-            {"crawl": crawl, "doc_id": d.id, "record_id": d.record_id, "benchmark": d.benchmark, "item": "1", "span": "question",
-             "method": "ngram", "longest_run": 30, "start": 0, "end": 9} for d in kept if d.benchmark])
+        self._put(
+            "contamination",
+            crawl,
+            bucket,
+            schemas.CONTAMINATION,
+            [
+                {
+                    "crawl": crawl,
+                    "doc_id": d.id,
+                    "record_id": d.record_id,
+                    "benchmark": d.benchmark,
+                    "item": "1",
+                    "span": "question",
+                    "method": "ngram",
+                    "longest_run": 30,
+                    "start": 0,
+                    "end": 9,
+                }
+                for d in kept
+                if d.benchmark
+            ],
+        )
 
-    def _ranges(self, crawl: str, bucket: int, docs: list[Doc], first: dict[bytes, Doc], cluster: dict[bytes, bytes],
-                earlier: set[bytes]) -> None:
+    def _ranges(
+        self,
+        crawl: str,
+        bucket: int,
+        docs: list[Doc],
+        first: dict[bytes, Doc],
+        cluster: dict[bytes, bytes],
+        earlier: set[bytes],
+    ) -> None:
         rows = [
-            {"crawl": crawl, "record_id": d.record_id, "doc_id": d.id, "host_bucket": self.bucket_of(d), "fetch_ts": d.ts,
-             "first": first[d.id] is d, "dup_of": None if first[d.id] is d else first[d.id].record_id,
-             "dup_count": sum(o.id == d.id for o in docs), "seen_crawl": "earlier" if d.id in earlier else None}
-            for d in sorted(docs, key=lambda d: d.record_id) if self.range_of(d.id) == bucket
+            {
+                "crawl": crawl,
+                "record_id": d.record_id,
+                "doc_id": d.id,
+                "host_bucket": self.bucket_of(d),
+                "fetch_ts": d.ts,
+                "first": first[d.id] is d,
+                "dup_of": None if first[d.id] is d else first[d.id].record_id,
+                "dup_count": sum(o.id == d.id for o in docs),
+                "seen_crawl": "earlier" if d.id in earlier else None,
+            }
+            for d in sorted(docs, key=lambda d: d.record_id)
+            if self.range_of(d.id) == bucket
         ]
         part = self.part("exact", crawl, bucket)
         table = schemas.from_rows(rows, schemas.EXACT)
         part.write(table)
         part.write_ranged(table, np.array([r["host_bucket"] for r in rows], np.int64), role="by_bucket")
         self.commit(part)
-        self._put("clusters", crawl, bucket, schemas.CLUSTERS, [
-            {"crawl": crawl, "doc_id": i, "dup_cluster_id": c, "dup_cluster_size": 2} for i, c in sorted(cluster.items())
-            if self.range_of(i) == bucket])
+        self._put(
+            "clusters",
+            crawl,
+            bucket,
+            schemas.CLUSTERS,
+            [
+                {"crawl": crawl, "doc_id": i, "dup_cluster_id": c, "dup_cluster_size": 2}
+                for i, c in sorted(cluster.items())
+                if self.range_of(i) == bucket
+            ],
+        )
 
     def range_of(self, i: bytes) -> int:
         return int(shuffle.range_of(np.array([int.from_bytes(i[:8], "big")], np.uint64), self.plan.buckets)[0])
@@ -208,8 +375,12 @@ class World:
 
     # -- the stages under test -------------------------------------------------------------------------------------
 
-    def run(self, crawl: str, stages: tuple[str, ...] = ("tokens", "shards", "catalogue_records", "catalogue"), workers: int = 1
-            ) -> list[Any]:
+    def run(
+        self,
+        crawl: str,
+        stages: tuple[str, ...] = ("tokens", "shards", "catalogue_records", "catalogue"),
+        workers: int = 1,
+    ) -> list[Any]:
         out = []
         for name in stages:
             out += list(run_stage(self.store, self.plan, self.site, BY_NAME[name], crawl, workers=workers))
@@ -235,8 +406,11 @@ class World:
 def many(n: int, *, start: int = 0, hosts: int = 7, **facts: Any) -> list[Doc]:
     """Different documents over a few hosts, percentiles spread evenly."""
     return [
-        Doc(url=f"https://h{i % hosts}.example.org/{i}", text=some_text(i, 60 + (i * 37) % 200),
-            **{"percentile": ((i * 7919) % 1000) / 1000, **facts})
+        Doc(
+            url=f"https://h{i % hosts}.example.org/{i}",
+            text=some_text(i, 60 + (i * 37) % 200),
+            **{"percentile": ((i * 7919) % 1000) / 1000, **facts},
+        )
         for i in range(start, start + n)
     ]
 
