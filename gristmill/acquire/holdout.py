@@ -68,16 +68,17 @@ class Holdout:
                 yield entry["name"], item, spans
 
 
-def freeze(root: str | Path, benchmarks: Mapping[str, str | Path | Rows], fields: Mapping[str, Fields] | None = None, *,
+def freeze(root: str | Path, benchmarks: Mapping[str, str | Path | Rows],
+           fields: Fields | Mapping[str, Fields] | None = None, *,
            options: Mapping[str, Any] | None = None, lock_until: str | None = None) -> str:
     """Write benchmarks into a hold-out root, once.
 
     Args:
         root: folder or ``s3://``, not the store's.
         benchmarks: name -> file (.jsonl, .json, .csv, .parquet, each also .gz) or rows.
-        fields: benchmark -> {span name: field of the row}; the key ``item`` names the field that holds the item's id.
-            Without it every field that is text, or a list of texts, is a span under its own name, and items are
-            numbered.
+        fields: {span name: field of the row} for all, or benchmark -> such a mapping; the key ``item`` names the field
+            that holds the item's id. Without it every field that is text, or a list of texts, is a span under its own
+            name, and items are numbered.
         options: object-store settings.
         lock_until: ISO date; on S3 with object lock every object is retained until then.
 
@@ -95,7 +96,7 @@ def freeze(root: str | Path, benchmarks: Mapping[str, str | Path | Rows], fields
     for name in sorted(benchmarks):
         if not NAME.match(name):
             raise HoldoutError(f"{name!r} cannot name a benchmark: letters, digits, dot, dash and underscore")
-        table, items = _spans(name, _rows(name, benchmarks[name]), (fields or {}).get(name))
+        table, items = _spans(name, _rows(name, benchmarks[name]), _fields_of(name, fields))
         data = parquet_bytes(table)
         sha = hashlib.sha256(data).hexdigest()
         path = f"benchmarks/{name}-{sha[:20]}.parquet"
@@ -240,6 +241,16 @@ def _spans(name: str, rows: list[Mapping[str, Any]], fields: Fields | None) -> t
     if not out:
         raise HoldoutError(f"benchmark {name} holds no text: name its fields")
     return pa.Table.from_pylist(out, schema=SCHEMA), len(seen)
+
+
+def _fields_of(name: str, fields: Fields | Mapping[str, Fields] | None) -> Fields | None:
+    if not fields:
+        return None
+    flat = {span: source for span, source in fields.items() if isinstance(source, str)}
+    if len(flat) == len(fields):
+        return flat
+    own = fields.get(name)
+    return None if isinstance(own, str) else own
 
 
 def _text(value: object) -> str:

@@ -213,10 +213,17 @@ def _gzip(body: bytes, bound: _Bound) -> Inflated:
     return _zlib(body, bound, 31) if body[:2] == b"\x1f\x8b" else None
 
 
+def _believable(body: bytes, out: Inflated) -> Inflated:
+    """Formats without a magic number decode a few bytes out of anything; what fails must at least have grown."""
+    if out is not None and out[1] & {"encoding_broken", "encoding_cut"} and len(out[0]) <= len(body):
+        return None
+    return out
+
+
 def _deflate(body: bytes, bound: _Bound) -> Inflated:
     """Zlib wrapped as the RFC says, or raw as many servers do."""
     first = _zlib(body, bound, 15)
-    return _zlib(body, bound, -15) if first is None else first
+    return _believable(body, _zlib(body, bound, -15)) if first is None else first
 
 
 def _brotli(body: bytes, bound: _Bound) -> Inflated:
@@ -231,7 +238,7 @@ def _brotli(body: bytes, bound: _Bound) -> Inflated:
         pending = b""
         return out
 
-    return _collect(step, bound, (brotli.error,), inflate.is_finished)
+    return _believable(body, _collect(step, bound, (brotli.error,), inflate.is_finished))
 
 
 def _zstd(body: bytes, bound: _Bound) -> Inflated:

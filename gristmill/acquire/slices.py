@@ -8,7 +8,7 @@ bucket, record_id), and its index is cut by bucket. A slice is any number of run
 """
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -114,10 +114,10 @@ class Tally:
     tags: dict[str, int] = field(default_factory=dict)
     quarantine: list[dict[str, Any]] = field(default_factory=list)
 
-    def set_aside(self, reason: str, **row: Any) -> None:
-        """Count a document that does not go on, and list it."""
-        self.docs_in += 1
-        self.reasons[reason] = self.reasons.get(reason, 0) + 1
+    def set_aside(self, reason: str, *, documents: int = 1, **row: Any) -> None:
+        """Count documents that do not go on, and list them in one row."""
+        self.docs_in += documents
+        self.reasons[reason] = self.reasons.get(reason, 0) + documents
         self.quarantine.append({"stage": "crawl_slices", "reason": reason, **row, "detail": row["detail"][:500]})
 
 
@@ -130,7 +130,7 @@ def read_pieces(landing: Blobs, pieces: Iterable[Piece], params: AcquireParams, 
     """
     tally = Tally()
     for piece in pieces:
-        where = {"crawl": crawl, "warc_path": piece.path}
+        where: dict[str, Any] = {"crawl": crawl, "warc_path": piece.path}
         if piece.kind == "refused":
             tally.set_aside("refused", **where, offset=0, length=piece.file_bytes, detail=piece.why)
             continue
@@ -151,9 +151,11 @@ def read_pieces(landing: Blobs, pieces: Iterable[Piece], params: AcquireParams, 
     return tally
 
 
-def _take(found: RawRecord | Loss, ingest: Ingest, spool: Spool, tally: Tally, where: dict[str, Any]) -> None:
+def _take(found: RawRecord | Loss, ingest: Ingest, spool: Spool, tally: Tally, where: Mapping[str, Any]) -> None:
     if isinstance(found, Loss):
-        tally.set_aside("damaged", **where, offset=found.offset, length=found.length, detail=found.detail)
+        several = f" ({found.members} members)" if found.members > 1 else ""
+        tally.set_aside("damaged", documents=found.members, **where, offset=found.offset, length=found.length,
+                        detail=found.detail + several)
         return
     kind = (found.get(b"warc-type") or b"").lower()
     place = {**where, "offset": found.offset, "length": found.length}
@@ -179,7 +181,7 @@ def _take(found: RawRecord | Loss, ingest: Ingest, spool: Spool, tally: Tally, w
         tally.tags[tag] = tally.tags.get(tag, 0) + 1
 
 
-def _shorten(tally: Tally, before: int, where: dict[str, Any]) -> None:
+def _shorten(tally: Tally, before: int, where: Mapping[str, Any]) -> None:
     """A file with more losses than anyone reads is listed by its first, and a count: all stay in ``reasons``."""
     surplus = len(tally.quarantine) - before - MAX_LISTED
     if surplus > 0:

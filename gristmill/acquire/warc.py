@@ -11,7 +11,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from gristmill.acquire import digests
-from gristmill.acquire.members import ARC_START, WARC_START, Codec, DamageError, begins_record, codec_of, next_member
+from gristmill.acquire.members import (
+    ARC_START,
+    WARC_START,
+    Codec,
+    DamageError,
+    begins_record,
+    codec_of,
+    count_members,
+    next_member,
+)
 from gristmill.acquire.source import Source
 
 MAX_HEAD = 64 << 10  # bytes of one record head; more is damage
@@ -50,11 +59,19 @@ class RawRecord:
 
 @dataclass(frozen=True)
 class Loss:
-    """A stretch of the file that held records and could not be read."""
+    """A stretch of the file that held records and could not be read.
+
+    Attributes:
+        offset: where it begins in the file.
+        length: bytes; 0 where it lies inside a member of several records.
+        detail: what is wrong.
+        members: how many members (records of a plain file) seem to have begun in it, at least 1.
+    """
 
     offset: int
     length: int
     detail: str
+    members: int = 1
 
 
 def parse_head(raw: bytes) -> tuple[Headers, set[str]] | None:
@@ -230,7 +247,7 @@ def read_records(source: Source, start: int = 0, end: int | None = None, *,
         except DamageError as error:
             # From the next byte on, not from where inflating failed: after a cut the next member begins before that.
             after = next_member(codec, at + 1)
-            yield Loss(at, after - at, str(error))
+            yield Loss(at, after - at, str(error), count_members(codec, at, after))
         at = after
 
 
@@ -297,16 +314,18 @@ def _plain_head(source: Source, at: int) -> tuple[Headers, set[str], int] | None
 
 
 def _next_plain(source: Source, start: int) -> int:
-    """Offset of the next line at or after ``start`` that begins a whole record head; the size at the end."""
+    """Offset of the next whole record head at or after ``start``; the size at the end.
+
+    After a cut it need not begin a line.
+    """
     at = start
     while True:
         at = source.find(b"WARC/", at)
         if at < 0:
             return source.size
-        if at == 0 or source.read(at - 1, 1) == b"\n":
-            found = _plain_head(source, at)
-            if found is not None and {b"warc-type", b"content-length"} <= {n for n, _ in found[0]}:
-                return at
+        found = _plain_head(source, at)
+        if found is not None and {b"warc-type", b"warc-date", b"content-length"} <= {n for n, _ in found[0]}:
+            return at
         at += 1
 
 
