@@ -361,7 +361,7 @@ def _cuts_of(quota: Sequence[int], batch: int) -> tuple[int, ...]:
     cuts, total = [0], 0
     for n in quota:
         total += n
-        cuts.append(-(-total * WORD // batch))
+        cuts.append(total * WORD // batch)  # floor: slot ``total`` itself lies at or above it
     return tuple(cuts)
 
 
