@@ -108,7 +108,7 @@ def test_a_changed_parameter_wants_its_stage_and_those_below_and_no_others(lande
     changed = params.model_copy(update={"quality": params.quality.model_copy(update={"first_chars": 7})})
     store, plan = Store(landed.site.store), Plan(changed)
     wanting = {s.stage for s in survey(store, plan, landed.site, CRAWL) if s.wanting}
-    assert wanting == {"quality", *plan.downstream("quality"), "contamination_report", "yields"}
+    assert wanting == {"quality", *plan.downstream("quality"), "duplicate_pairs", "contamination_report", "yields"}
 
 
 def test_a_rebuilt_input_of_the_same_bytes_stops_there(landed, instance, toys):
@@ -137,7 +137,8 @@ def test_a_run_of_a_dead_process_is_buried(landed, instance):
 def test_groups_keep_grid_stages_in_one_run():
     groups = runs([s.name for s in FUNNEL])
     assert [g for g in groups if g[1]] == [(GRID, True)]
-    assert [g[0][0] for g in groups] == ["eval_holdout", "landing", GRID[0], "contamination_report", "yields"]
+    assert [g[0][0] for g in groups] == ["eval_holdout", "landing", GRID[0], "duplicate_pairs", "contamination_report",
+                                        "yields"]
 
 
 def test_reporters_are_told(landed, instance):
