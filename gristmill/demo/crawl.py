@@ -38,13 +38,14 @@ class Sizes:
     farm: int
     segments: int
     per_segment: int
+    slow: bool  # a page that costs the whole limit on time in every run
 
     @classmethod
     def of(cls, pages: int) -> "Sizes":
         """From 300 pages on everything is planted in full."""
         if pages >= 300:
-            return cls(pages, 36, 4, 10, 8, 200, 10, 2, 3)
-        return cls(pages, 12, 1, 2, 1, 60, 4, 1, 3)
+            return cls(pages, 36, 4, 10, 8, 200, 10, 2, 3, True)
+        return cls(pages, 12, 1, 2, 1, 60, 4, 1, 3, False)
 
 
 class Builder:

@@ -103,6 +103,8 @@ SLOW_WORDS = 16_000  # trafilatura's time grows with the square: 25 s at this nu
 
 def slow(b: Builder) -> None:
     """An interactive transcript: a time-coded ``<span>`` for every word, in one paragraph, as players render it."""
+    if not b.sizes.slow:
+        return
     rng = random.Random("transcript")
     said = " ".join(b.supply.paragraph() for _ in range(40)).split()
     spans = "\n".join(

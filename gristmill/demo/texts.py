@@ -24,11 +24,13 @@ SKIP_FOLDERS = frozenset(
     {"test", "tests", "site-packages", "dist-packages", "idlelib", "lib2to3", "__pycache__", "testing"}
 )
 MIN_PROSE_WORDS = 12
+RUN = 10  # words in a row that no two blocks share
 DIRECTIVE = re.compile(r"^\s*(\.\.|\|)\s")
 ROLE = re.compile(r":[a-z:+-]+:`~?([^`<]+?)(?:\s*<[^`>]*>)?`")
 LINKED = re.compile(r"`([^`<]+?)\s*<[^`>]*>`__?")
 TICKS = re.compile(r"`+([^`]+)`+_?")
 BULLET = re.compile(r"^\s*([-*+•]|\(?\d+[.)])\s+")
+WORD = re.compile(r"[^\W_]+")
 LETTER = re.compile(r"[^\W\d_]| ")
 PERSONAL = re.compile(r"[\w.+-]+@[\w-]+\.\w|https?://|ftp://")  # authors' addresses stay out of the demo
 RULED = re.compile(r"^\s*([-=~^*#\"'`])\1{2,}\s*$")
@@ -182,6 +184,7 @@ class Supply:
     def __init__(self) -> None:
         self._source = self._units()
         self._seen: set[str] = set()
+        self._runs: set[str] = set()
         self._whole: list[Unit] = []
         self._prose: list[Block] = []
 
@@ -203,13 +206,22 @@ class Supply:
         blocks = []
         for block in blocks_of(docstring):
             key = " ".join(block.text.casefold().split())
-            if block.kind in ("p", "pre") and key in self._seen:
+            if block.kind in ("p", "pre") and (key in self._seen or self._repeats(key)):
                 continue
             self._seen.add(key)
             blocks.append(block)
         if sum(is_prose(b.text) for b in blocks if b.kind == "p") == 0:
             return None
         return Unit(name, tuple(blocks))
+
+    def _repeats(self, text: str) -> bool:
+        """Does a text share a run of ``RUN`` words with an earlier one. Docstrings of sister functions do."""
+        words = WORD.findall(text)
+        runs = {" ".join(words[i : i + RUN]) for i in range(len(words) - RUN + 1)}
+        if runs & self._runs:
+            return True
+        self._runs |= runs
+        return False
 
     def _next(self) -> Unit:
         unit = next(self._source, None)
