@@ -77,12 +77,19 @@ class Predicate:
     def _run(self, table: pa.Table) -> pl.Series:
         # A column is always there to give the length, whatever the expression names.
         height = pl.Series("__n", np.zeros(table.num_rows, np.int8))
-        frame = pl.DataFrame([height, *(pl.Series(n, pl.from_arrow(table.column(n))) for n in self.columns)])
+        frame = pl.DataFrame([height, *(_column(n, table.column(n)) for n in self.columns)])
         return frame.with_columns(__hit=self._expr).get_column("__hit")
 
     def mask(self, table: pa.Table) -> np.ndarray:
         """Bool [rows]: which documents it selects. A null (an absent score, say) selects nothing."""
         return self._run(table).fill_null(False).to_numpy().astype(bool)
+
+
+def _column(name: str, values: pa.ChunkedArray) -> pl.Series:
+    """Times lose their zone, which is UTC everywhere: SQL's literals have none and would not compare."""
+    if pa.types.is_timestamp(values.type):
+        values = values.cast(pa.timestamp("us"))
+    return pl.Series(name, pl.from_arrow(values))
 
 
 def _kinds(node: Any) -> set[str]:

@@ -63,7 +63,7 @@ class Upsample(_Model):
     """Documents of a source that count more (or less) than once, the source's own share staying what it is.
 
     ``{where: "n_tokens >= 32768", factor: 5}`` upsamples long documents inside their domain;
-    ``{where: "fetch_ts >= TIMESTAMP '2026-01-01'", factor: 2}`` prefers recent ones.
+    ``{where: "fetch_ts >= DATE '2026-01-01'", factor: 2}`` prefers recent ones.
     """
 
     where: str

@@ -4,6 +4,8 @@ Texts are words drawn from a fixed list, so they pass admission; every other fac
 """
 
 import datetime as dt
+import functools
+import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -38,6 +40,15 @@ def some_text(seed: int, words: int = 120) -> str:
     rng = np.random.default_rng(seed)
     out = [WORDS[i] for i in rng.integers(0, len(WORDS), words)]
     return "\n".join(" ".join(out[i : i + 12]) for i in range(0, len(out), 12)) + f"\nnumber {seed}\n"
+
+
+@functools.cache
+def tokenizer_bytes() -> bytes:
+    """One small tokenizer for all worlds of a session."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "t.json"
+        train_bpe([some_text(i) for i in range(200)] + ["[EMAIL] [PHONE] someone@example.org"], 600, path)
+        return path.read_bytes()
 
 
 @dataclass
@@ -89,7 +100,8 @@ class World:
     @staticmethod
     def make(root: Path, *, buckets: int = 2, **tokenize: Any) -> "World":
         path = root / "tokenizer.json"
-        train_bpe([some_text(i) for i in range(200)] + ["[EMAIL] [PHONE] someone@example.org"], 600, path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(tokenizer_bytes())
         ref = models.put(path, root / "models")
         given: dict[str, Any] = {"tokenizer": ref, "shard_tokens": 3000, **tokenize}
         params = PipelineParams(grid=GridParams(host_buckets=buckets), tokenize=TokenizeParams(**given))

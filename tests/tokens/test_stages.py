@@ -168,7 +168,7 @@ def test_empty_buckets_and_empty_crawls_commit_empty_partitions(tmp_path):
 
 def test_without_a_tokenizer_or_a_control_token_nothing_starts(tmp_path):
     w = World.make(tmp_path, tokenizer=None)
-    with pytest.raises(ParameterError, match="tokenize.tokenizer"):
+    with pytest.raises(ParameterError, match="not set"):
         tokenizer_of(w.part("tokens", "A", 0))
     w = World.make(tmp_path / "b", bos=True)
     with pytest.raises(ParameterError, match="bos_token"):
