@@ -99,7 +99,7 @@ def make_demo(out: str | Path, pages: int = PAGES) -> DemoTruth:
     written = [name for name, data in sorted(files.items()) if _write(folder / name, data)]
     root = f"{HOLDOUT}/{digest(truth.benchmarks)[:12]}"  # write-once: other benchmarks are another hold-out
     pins = _pins(folder, builder, root)
-    config = {PIPELINE: _pipeline(pins, root), RECIPE: _recipe(pages)}
+    config = {PIPELINE: _pipeline(pins, root), RECIPE: _recipe(pages, truth)}
     written += [name for name, data in config.items() if _write(folder / name, data)]
     made = {name: hashlib.sha256(data).hexdigest() for name, data in {**files, **config}.items()}
     for file in sorted([*(folder / root).rglob("*"), *(folder / MODELS).rglob("*")]):
@@ -202,9 +202,9 @@ def _pipeline(pins: Mapping[str, Any], root: str) -> bytes:
     return note.encode() + yaml.safe_dump(data, sort_keys=False, allow_unicode=True).encode()
 
 
-def _recipe(pages: int) -> bytes:
-    """Two sources, two phases, few tokens: three quarters of an epoch of what the funnel leaves."""
-    data = {
+def _recipe(pages: int, truth: DemoTruth) -> bytes:
+    """Two sources, two phases, few tokens; and a policy that leaves out the host that intake calls a trap."""
+    data: dict[str, Any] = {
         "name": "demo",
         "seed": 7,
         "sources": {"english": {"where": "lang = 'eng'"}, "other": {"where": "lang != 'eng'"}},
@@ -225,6 +225,7 @@ def _recipe(pages: int) -> bytes:
             },
         ],
     }
+    data["policy"] = {"traps": [plant["host"] for plant in truth.plants["trap"]]}
     return yaml.safe_dump(data, sort_keys=False).encode()
 
 

@@ -122,6 +122,7 @@ def test_the_trap_is_found_with_its_evidence(taken):
     assert list(rows) == [plant["host"]]
     assert rows[plant["host"]]["n_urls"] == len(plant["pages"])
     assert rows[plant["host"]]["n_unique_payloads"] == plant["texts"]
+    assert not set(plant["pages"]) & set(taken.selected)  # the demo's policy names the host
 
 
 # -- extraction --------------------------------------------------------------------------------------------------------
@@ -403,6 +404,7 @@ def test_the_manifest_shows_survivors_that_may_be_shown(taken):
     survivors = {n for n, r in taken.by_name("near").items() if r["survives"]}
     leaked = {p["page"] for p in taken.plants("leak") if p["flagged"]}
     held = {p["page"] for kind in ("web_sample", "time_forward") for p in taken.plants(kind)}
+    held |= {page for p in taken.plants("trap") for page in p["pages"]}
     assert set(taken.selected) <= survivors - leaked - held
     missing = survivors - leaked - held - set(taken.selected)
     catalogue = taken.by_name("catalogue")
@@ -499,6 +501,7 @@ def test_every_fetch_that_is_not_shown_has_one_reason(taken):
     unique, text, language = taken.by_name("unique_records"), taken.by_name("text"), taken.by_name("language")
     exact, near, catalogue = taken.by_name("exact"), taken.by_name("near"), taken.by_name("catalogue")
     leaked = {p["page"] for p in taken.plants("leak") if p["flagged"]}
+    leaked |= {page for p in taken.plants("trap") for page in p["pages"]}  # left out by the policy
     unexplained = []
     for name, fetch in taken.fetches.items():
         if name in taken.selected or not fetch["readable"]:
