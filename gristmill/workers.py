@@ -29,7 +29,8 @@ TRIES = 3  # a worker that vanishes (killed for memory, say) has its task given 
 def context() -> mp.context.ForkServerContext:
     """The one way in which processes are started."""
     ctx = mp.get_context("forkserver")
-    ctx.set_forkserver_preload(["numpy", "pyarrow", "pyarrow.parquet", "gristmill.partition"])
+    # Importing Numba and the stages costs a second or two: once in the server, not once a worker.
+    ctx.set_forkserver_preload(["gristmill.preload"])
     return ctx
 
 
@@ -66,7 +67,8 @@ def _serve(conn: Connection) -> None:
 
 
 class _Worker:
-    def __init__(self, ctx: mp.context.ForkServerContext) -> None:
+    def __init__(self) -> None:
+        ctx = context()
         self.conn, child = ctx.Pipe()
         self.process = ctx.Process(target=_serve, args=(child,), daemon=True)
         self.process.start()
@@ -96,12 +98,10 @@ def run_tasks(function: Callable[[T], R], tasks: Iterable[T], workers: int) -> I
         for index, task in enumerate(todo):
             yield index, function(task)
         return
-    ctx = context()
     queue = list(range(len(todo)))[::-1]
     tries = [0] * len(todo)
-    pool: list[_Worker] = []
+    pool = _take_pool(min(workers, len(todo)))
     try:
-        pool = [_Worker(ctx) for _ in range(min(workers, len(todo)))]
         while queue or any(w.index >= 0 for w in pool):
             for worker in pool:
                 if worker.index < 0 and queue:
@@ -117,7 +117,7 @@ def run_tasks(function: Callable[[T], R], tasks: Iterable[T], workers: int) -> I
                 except (EOFError, ConnectionResetError):
                     worker.process.join(5)
                     code = worker.process.exitcode
-                    pool[pool.index(worker)] = _Worker(ctx)
+                    pool[pool.index(worker)] = _Worker()
                     worker.stop()
                     if tries[index] >= TRIES:
                         raise WorkerError(
@@ -133,8 +133,42 @@ def run_tasks(function: Callable[[T], R], tasks: Iterable[T], workers: int) -> I
                     raise WorkerError(f"task {todo[index]} failed:\n{value}")
                 yield index, value
     finally:
-        for worker in pool:
+        _give_back(pool)
+
+
+# Idle workers, kept for the next call: they have their kernels loaded. Not for another process that inherits the list.
+_IDLE: list["_Worker"] = []
+_OWNER = os.getpid()
+
+
+def _take_pool(size: int) -> list["_Worker"]:
+    global _OWNER
+    if os.getpid() != _OWNER:
+        _IDLE.clear()
+        _OWNER = os.getpid()
+    pool: list[_Worker] = []
+    while _IDLE and len(pool) < size:
+        worker = _IDLE.pop()
+        if worker.process.is_alive():
+            pool.append(worker)
+        else:
             worker.stop()
+    return pool + [_Worker() for _ in range(size - len(pool))]
+
+
+def _give_back(pool: list["_Worker"]) -> None:
+    """Keep workers that finished their task; one that is still busy (a caller gave up) is stopped."""
+    for worker in pool:
+        if worker.index < 0 and worker.process.is_alive():
+            _IDLE.append(worker)
+        else:
+            worker.stop()
+
+
+def stop_idle_workers() -> None:
+    """Stop the workers that wait for tasks. They stop with this process anyway."""
+    while _IDLE:
+        _IDLE.pop().stop()
 
 
 def default_workers() -> int:
