@@ -11,6 +11,7 @@ import contextlib
 import csv
 import gzip
 import hashlib
+import io
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -210,7 +211,7 @@ def _rows(name: str, source: str | Path | Rows) -> list[Mapping[str, Any]]:
         elif kind == ".json":
             rows = json.loads(data)
         elif kind == ".csv":
-            rows = list(csv.DictReader(data.decode("utf-8").splitlines(keepends=True)))
+            rows = list(csv.DictReader(io.StringIO(data.decode("utf-8"), newline="")))
         else:
             raise HoldoutError(f"benchmark {name}: {path} is none of .jsonl, .json, .csv, .parquet (also .gz)")
     except (OSError, EOFError, ValueError, pa.ArrowException) as error:
