@@ -162,6 +162,7 @@ def _made_from(
         "registries": {"tombstones": tombstones.read(store).digest, "licences": policies.registry_digest(store)},
         "fingerprints": dict(sorted(plan.fingerprints.items())),
         "inputs": {a: {c: _input(store, plan, site, a, c) for c in crawls} for a in READS},
+        "grid": {"host_buckets": plan.buckets},
         "crawls": list(crawls),
     }
 

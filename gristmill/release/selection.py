@@ -290,9 +290,9 @@ def merge_step(task: Task) -> tuple[str, int]:
         # Two crawls may name one shard: its documents count once.
         own, first = np.unique(ordinals[start:end], return_index=True)
         lengths = tokens[start:end][first]
-        if related:
-            order = packing.related_order(containers[start:end][first])
-            own, lengths = own[order], lengths[order]
+        sequences = [packing.count(lengths, seq_len, mode) for mode, seq_len in modes]
+        if related:  # the selection gives their reading order; the other modes read them by ordinal
+            own = own[packing.related_order(containers[start:end][first])]
         rows.append(
             {
                 "part": int(parts[start]),
@@ -300,7 +300,7 @@ def merge_step(task: Task) -> tuple[str, int]:
                 "ordinals": own,
                 "n_docs": len(own),
                 "n_tokens": int(lengths.sum()),
-                "sequences": [packing.count(lengths, seq_len, mode) for mode, seq_len in modes],
+                "sequences": sequences,
             }
         )
         start = end
