@@ -225,8 +225,7 @@ def languages(b: Builder) -> None:
         for i in range(b.sizes.languages):
             article = next(supply)
             crawl = WINTER if i % 3 else SPRING
-            old = LEGACY.get(language) if i == 0 else None
-            charset = old if old and _encodes(article.text, old) else "utf-8"
+            charset = LEGACY.get(language, "utf-8") if i == 0 else "utf-8"
             name = f"{language}-{i}"
             b.add(
                 name,
@@ -238,14 +237,6 @@ def languages(b: Builder) -> None:
                 encoding=charset,
             )
             b.truth.plant("language", page=name, lang=iso, charset=charset)
-
-
-def _encodes(text: str, charset: str) -> bool:
-    try:
-        text.encode(charset)
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def personal_data(b: Builder) -> None:
