@@ -4,17 +4,19 @@ Belongs here: which partition reads and writes which table. Does not belong here
 """
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
 from gristmill import schemas, shuffle
-from gristmill.deduplicate import band_index as index
 from gristmill.deduplicate import audit, bloom, ids, lsh, minhash
+from gristmill.deduplicate import band_index as index
 from gristmill.deduplicate import clusters as grouping
 from gristmill.deduplicate import exact as exact_groups
 from gristmill.deduplicate import lines as boilerplate
+from gristmill.deduplicate.compaction import opened
 from gristmill.deduplicate.documents import documents, exact_documents, texts_at, texts_of
 from gristmill.deduplicate.generations import earlier
 from gristmill.deduplicate.signature_files import gather, read_matrix
@@ -316,7 +318,7 @@ def near(part: Partition) -> None:
     inside, take = at >= 0, pa.array(np.maximum(at, 0), mask=at < 0)
     dup_of = held["dup_of"].combine_chunks().take(take)
     first = dup_of.is_null().to_numpy(zero_copy_only=False)
-    cluster = np.where(inside[:, None], doc, doc)
+    cluster = doc.copy()
     cluster[inside] = ids.pairs(held["dup_cluster_id"])[at[inside]]
     sizes = held["dup_cluster_size"].combine_chunks().take(take).fill_null(1)
     similarity = held["similarity"].combine_chunks().take(take)
@@ -324,33 +326,26 @@ def near(part: Partition) -> None:
     asked = np.flatnonzero(first & (docs["n_shingles"].to_numpy() > 0))
     values = read_matrix(part, part.bucket or 0, sketch.bands * sketch.rows)[asked]
     keys = minhash.band_keys(values, sketch.bands, sketch.rows)
-    crawl_of = np.full(n, -1, np.int64)
+    crawl_of = np.full(n, None, object)
     matched = np.zeros((n, 2), np.uint64)
     votes = np.zeros(n, np.uint8)
     generations = earlier(part, "band_index")
     part.state["generations"] = [g.state() for g in generations]
-    for number, generation in enumerate(generations):
-        open_ = np.flatnonzero(crawl_of[asked] < 0)
-
-        def run(r: int, crawl: str = generation.crawl, manifests: tuple[PartitionManifest, ...] = generation.manifests
-                ) -> index.Run:
-            return index.Run(part.store, part.key("band_index", r, crawl), manifests[r])
-
-        found = index.match(keys[open_], part.buckets, run, params.min_band_matches)
+    for held_before in opened(part, generations):
+        unmatched = np.flatnonzero(votes[asked] == 0)
+        found = index.match(keys[unmatched], part.buckets, partial(held_before.run, part), params.min_band_matches)
         hit = found.votes > 0
-        rows = asked[open_[hit]]
-        crawl_of[rows] = number
+        rows = asked[unmatched[hit]]
+        crawl_of[rows] = np.array(held_before.crawls, object)[found.tag[hit]]
         matched[rows] = found.doc_id[hit]
         votes[rows] = found.votes[hit]
-    old = crawl_of >= 0
+    old = votes > 0
     survives = first & ~old
-    names = pa.array([g.crawl for g in generations], pa.string())
     part.write(pa.table({
         "crawl": docs["crawl"], "doc_id": docs["doc_id"], "record_id": docs["record_id"],
         "dup_cluster_id": ids.to_array(cluster), "dup_cluster_size": sizes, "dup_of": dup_of,
         "similarity": similarity,
-        "matched_crawl": names.take(pa.array(np.maximum(crawl_of, 0), mask=~old)) if len(names)
-        else pa.nulls(n, pa.string()),
+        "matched_crawl": pa.array(crawl_of, pa.string()),
         "matched_doc_id": ids.to_array(matched, old), "matched_bands": pa.array(votes, mask=~old),
         "survives": pa.array(survives),
     }))
