@@ -4,6 +4,7 @@ Belongs here: making ``bench/peers/.venv-NAME`` from the exact pins in ``bench/p
 ``bench/peers/`` in it. Does not belong here: what the scripts do, and what their numbers are held against.
 """
 
+import fcntl
 import hashlib
 import json
 import os
@@ -49,21 +50,25 @@ def peer_python(name: str) -> Path:
     python = home / ("Scripts" if os.name == "nt" else "bin") / "python"
     mark = home / "made-from"
     digest = hashlib.sha256(pins.read_bytes()).hexdigest()
-    if mark.exists() and mark.read_text() == digest:
-        return python
+    locks = PEERS / ".venv-locks"
+    locks.mkdir(exist_ok=True)
+    with (locks / name).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # two benchmarks started at once make it once
+        if not (mark.exists() and mark.read_text() == digest):
+            _make(name, pins, home, python)
+            mark.write_text(digest)
+    return python
+
+
+def _make(name: str, pins: Path, home: Path, python: Path) -> None:
     print(f"making bench/peers/.venv-{name} from bench/peers/{name}.txt ...", file=sys.stderr, flush=True)
     shutil.rmtree(home, ignore_errors=True)
-    commands = [
-        [sys.executable, "-m", "venv", str(home)],
-        [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "-r", str(pins)],
-    ]
-    for command in commands:
+    pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps"]
+    for command in ([sys.executable, "-m", "venv", str(home)], [*pip, "-r", str(pins)]):
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if done.returncode:
             last = " | ".join(line for line in done.stderr.splitlines()[-3:] if line.strip())
             raise PeerUnavailable(f"{name} could not be installed: {last}")
-    mark.write_text(digest)
-    return python
 
 
 def run_peer(
