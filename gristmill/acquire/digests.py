@@ -39,9 +39,14 @@ def _decode(value: str, size: int) -> bytes | None:
     return None
 
 
-def agrees(recorded: bytes, data: bytes) -> bool | None:
-    """Is the recorded digest that of ``data``; None when it cannot be understood."""
+def agrees(recorded: bytes, data: bytes, sha1: bytes | None = None) -> bool | None:
+    """Is the recorded digest that of ``data``; None when it cannot be understood.
+
+    ``sha1`` is the raw SHA-1 of ``data`` where the caller has it.
+    """
     found = parse(recorded)
     if found is None:
         return None
+    if found[0] == "sha1" and sha1 is not None:
+        return found[1] == sha1
     return hashlib.new(found[0], data, usedforsecurity=False).digest() == found[1]

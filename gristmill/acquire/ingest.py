@@ -135,9 +135,8 @@ class Ingest:
         else:
             tags |= message.tags
             row["http_status"] = message.status
-            body, done, more = self._bodies(message, row)
+            body, stored, more = self._bodies(message, row)
             tags |= more
-            stored = done
         self._digests(record, kind, message, body, row, tags)
         row["record_id"] = identity.record_id(uri, date, row["payload_digest"])
         if kind == b"revisit":
@@ -150,7 +149,7 @@ class Ingest:
             if row["content_type"]:
                 tags.add("content_type_guessed")
         row["tags"] = sorted(tags)
-        frame = self._compressor.compress(self._render(uri, kind, row, message, stored))
+        frame = self._compressor.compress(self._render(uri, kind, row, message, stored, stored is body))
         return Document(row, frame, len(stored))
 
     @staticmethod
@@ -193,7 +192,7 @@ class Ingest:
                 row["payload_digest"] = known[1]
             return
         if recorded is not None and not cut:
-            ok = digests.agrees(recorded, body)
+            ok = digests.agrees(recorded, body, computed)
             if ok is False and message is not None and message.body is not body:
                 ok = digests.agrees(recorded, message.body)  # many writers take it over the body as sent
             row["digest_ok"] = ok
@@ -207,7 +206,8 @@ class Ingest:
                 tags.add("block_digest_mismatch")
 
     @staticmethod
-    def _render(uri: bytes, kind: bytes, row: dict[str, Any], message: http.Message | None, stored: bytes) -> bytes:
+    def _render(uri: bytes, kind: bytes, row: dict[str, Any], message: http.Message | None, stored: bytes,
+                stored_is_body: bool) -> bytes:
         if message is None:
             head = b""
             content_type = (row["content_type"] or "application/octet-stream").encode("latin-1", "replace")
@@ -217,12 +217,13 @@ class Ingest:
             lines = [b"%s%s: %s" % (b"X-Crawl-" if n.lower() in _CODED else b"", n, v) for n, v in message.headers]
             head = b"\r\n".join([message.line, *lines, b"Content-Length: %d" % len(stored)]) + b"\r\n\r\n"
         extra = b"WARC-Truncated: %s\r\n" % row["truncated"].encode("latin-1", "replace") if row["truncated"] else b""
-        stored_sha1 = base64.b32encode(hashlib.sha1(stored, usedforsecurity=False).digest())
+        same = stored_is_body and kind != b"revisit"
+        sha1 = row["payload_digest"] if same else hashlib.sha1(stored, usedforsecurity=False).digest()
         return b"".join([
             b"WARC/1.1\r\nWARC-Type: ", kind, b"\r\nWARC-Record-ID: <urn:gristmill:", row["record_id"].hex().encode(),
             b">\r\nWARC-Date: ", identity.iso_seconds(row["fetch_ts"]).encode(), b"\r\nWARC-Target-URI: ",
             uri.replace(b"\r", b"%0D").replace(b"\n", b"%0A"), b"\r\n", extra,
-            b"WARC-Payload-Digest: sha1:", stored_sha1, b"\r\nContent-Type: ", content_type,
+            b"WARC-Payload-Digest: sha1:", base64.b32encode(sha1), b"\r\nContent-Type: ", content_type,
             b"\r\nContent-Length: %d\r\n\r\n" % (len(head) + len(stored)), head, stored, b"\r\n\r\n",
         ])
 

@@ -25,6 +25,7 @@ from gristmill.acquire.source import Source
 
 MAX_HEAD = 64 << 10  # bytes of one record head; more is damage
 MAX_DRAIN = 4 << 30  # bytes of one record inflated only to find its end; beyond this the next member is searched for
+PIECE = 256 << 10  # decoded bytes asked for at a time
 _BLANK = b"\r\n"
 _HEAD_END = re.compile(rb"\n\r*\n")
 _ARC_LINE = re.compile(rb"(?P<url>\S.*?) (?P<ip>\S+) (?P<date>\d{14}) (?P<rest>.*?)(?P<length>\d+)$", re.DOTALL)
@@ -130,8 +131,8 @@ class _Stream:
         self._codec = codec
         self._buffer = b""
 
-    def _more(self, limit: int = 64 << 10) -> bool:
-        data = self.member.read(limit)
+    def _more(self) -> bool:
+        data = self.member.read(4096)  # a head is about 600 bytes
         self._buffer += data
         return bool(data)
 
@@ -197,12 +198,15 @@ class _Stream:
         parts: list[bytes] = []
         kept = passed = 0
         while length is None or passed < length:
-            if not self._buffer and not self._more():
+            left = PIECE if length is None else length - passed
+            if self._buffer:
+                data, self._buffer = self._buffer[:left], self._buffer[left:]
+            else:
+                data = self.member.read(min(left, PIECE))  # no more than this content: nothing is copied back
+            if not data:
                 if length is None or not self._join():
                     break
                 continue
-            data = self._buffer if length is None else self._buffer[: length - passed]
-            self._buffer = self._buffer[len(data) :]
             passed += len(data)
             if kept < cap:
                 parts.append(data[: cap - kept])
