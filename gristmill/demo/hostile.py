@@ -167,7 +167,10 @@ def trap(b: Builder) -> None:
     """A calendar without end: every visit has a session of its own in its URLs, and hardly a page says anything new."""
     sections = ("Today", "Week", "Month", "Search", "Help")
     site = Site("calendar.slowmarsh.example", "Slowmarsh Events", "article", sections)
-    texts = [b.supply.article(70) for _ in range(TRAP_TEXTS)]
+    texts = []
+    for _ in range(TRAP_TEXTS):
+        blocks = tuple(Block("p", b.supply.paragraph(18, 40)) for _ in range(3))
+        texts.append(Article(title_of(blocks[0].text), blocks))
     names = []
     for visit in range(b.sizes.trap):
         names.append(f"trap-{visit:03d}")
