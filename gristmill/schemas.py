@@ -388,6 +388,7 @@ CATALOGUE_RECORDS = _schema(
     dup_cluster_id=(ID, "near-duplicate cluster of the document; null where it never got there"),
     derived_from=(ID, "parent document of synthetic text"),
     generator_model_id=(pa.string(), "for synthetic text"),
+    trap=(pa.bool_(), "its host looks like a crawler trap (unique_records, role hosts)"),
 )
 
 # Role "data": one row a document that reached this stage, in its host bucket. Role "by_range": the same rows cut by

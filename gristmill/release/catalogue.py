@@ -31,13 +31,19 @@ def _free(base: pa.Table, other: pa.Table, prefix: str, *, leave: frozenset[str]
     }
 
 
-def records(provenance: pa.Table, unique: pa.Table, exact: pa.Table, clusters: pa.Table) -> pa.Table:
-    """CATALOGUE_RECORDS of a bucket, sorted by record_id; ``clusters`` needs only the documents of this bucket."""
+def records(
+    provenance: pa.Table, unique: pa.Table, exact: pa.Table, clusters: pa.Table, traps: pa.ChunkedArray | pa.Array
+) -> pa.Table:
+    """CATALOGUE_RECORDS of a bucket, sorted by record_id; ``clusters`` needs only the documents of this bucket,
+    ``traps`` are hosts.
+    """
     base = provenance.select([n for n in schemas.CATALOGUE_RECORDS.names if n in provenance.column_names])
     base = attach(base, unique, "record_id", {"holdout": "holdout"})
     base = attach(base, exact, "record_id", {"first": "first"})
     base = base.set_column(base.column_names.index("first"), "first", pc.fill_null(base.column("first"), False))
     base = attach(base, clusters, "doc_id", {"dup_cluster_id": "dup_cluster_id"})
+    hosts = traps.combine_chunks() if isinstance(traps, pa.ChunkedArray) else traps
+    base = base.append_column("trap", pc.is_in(base.column("host"), value_set=hosts))
     return shuffle.sort_by(base.select(schemas.CATALOGUE_RECORDS.names), "record_id")
 
 

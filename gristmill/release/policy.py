@@ -86,7 +86,8 @@ class Policy(_Model):
     licences: LicencePolicy = LicencePolicy()
     robots: tuple[str, ...] = ("disallowed_at_fetch", "retro_optout")  # states that exclude
     hosts: tuple[str, ...] = ()  # excluded, with everything under them
-    traps: tuple[str, ...] = ()  # crawler traps, likewise
+    traps: tuple[str, ...] = ()  # crawler traps, likewise, ...
+    found_traps: bool = True  # ... beside the hosts that intake found to be traps
     knowledge_cutoff: dt.date | None = None  # nothing from this day on
     tier_cutoffs: dict[str, dt.date] = Field(default_factory=dict)  # commits ("code"), say, by another day
     generator_cutoffs: dict[str, dt.date] = Field(default_factory=dict)  # generator model -> what it may know of
@@ -177,6 +178,8 @@ class Judge:
         mark("tombstone_contract", _lookup([x in stones.contracts for x in licences_], licence_index))
         mark("host_excluded", _lookup([host_covered(h or "", frozenset(policy.hosts)) for h in hosts], host_index))
         mark("trap", _lookup([host_covered(h or "", frozenset(policy.traps)) for h in hosts], host_index))
+        if policy.found_traps:
+            mark("trap", table.column("trap").fill_null(False).to_numpy(zero_copy_only=False).astype(bool))
         states, state_index = _dictionary(table, "robots_state")
         mark("robots", _lookup([s in policy.robots for s in states], state_index))
         for rule, verdicts in self._licence_rules(licences_).items():

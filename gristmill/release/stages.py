@@ -22,7 +22,9 @@ def catalogue_records(part: Partition) -> None:
         table.filter(pc.is_in(table.column("doc_id"), value_set=wanted.combine_chunks()))
         for table in part.read_all("clusters", ["doc_id", "dup_cluster_id"])
     ]
-    table = lib.records(provenance, unique, exact, pa.concat_tables(clusters))
+    hosts = part.read("unique_records", ["host", "trap"], role="hosts")
+    traps = hosts.filter(hosts.column("trap")).column("host")
+    table = lib.records(provenance, unique, exact, pa.concat_tables(clusters), traps)
     part.write(table)
     part.report(docs_in=table.num_rows, docs_out=table.num_rows, records=table.num_rows)
 

@@ -71,12 +71,14 @@ def test_robots_hosts_traps_and_cutoffs(tmp_path):
         doc("early", 8, day="2026-05-31"),
         doc("commit", 9, tier="code", day="2026-02-01"),
         doc("unknown", 10, robots="unknown"),
+        Doc("https://trap.example.net/a", some_text(11)),
     )
     assert found == {
         "https://out.org/x": "robots",
         "https://never.org/x": "robots",
         "https://www.bad.org/y": "host_excluded",
         "https://trap.org/x": "trap",
+        "https://trap.example.net/a": "trap",
         "https://late.org/x": "crawl_cutoff",
         "https://commit.org/x": "crawl_cutoff",
     }

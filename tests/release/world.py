@@ -88,6 +88,9 @@ class Doc:
         return blake3(f"{self.url} {self.day}".encode()).digest(16)
 
 
+TRAP = "trap.example.net"
+
+
 @dataclass
 class World:
     """A store, and the plan and site that go with it."""
@@ -199,13 +202,12 @@ class World:
                 for d in own
             ],
         )
-        self._put(
-            "unique_records",
-            crawl,
-            bucket,
-            schemas.UNIQUE_RECORDS,
-            [{"crawl": crawl, "record_id": d.record_id, "kept": True, "holdout": d.holdout} for d in own],
-        )
+        part = self.part("unique_records", crawl, bucket)
+        kept = [{"crawl": crawl, "record_id": d.record_id, "kept": True, "holdout": d.holdout} for d in own]
+        part.write(schemas.from_rows(kept, schemas.UNIQUE_RECORDS))
+        hosts = [{"crawl": crawl, "host": h, "host_id": 1, "trap": h == TRAP} for h in sorted({d.host for d in own})]
+        part.write(schemas.from_rows(hosts, schemas.HOSTS), schemas.HOSTS, role="hosts")
+        self.commit(part)
         self._put(
             "provenance",
             crawl,

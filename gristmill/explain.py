@@ -1,0 +1,302 @@
+"""Explaining one document or URL: the stage that stopped it, its value against the bound, the other document.
+
+Belongs here: walking the side tables of the buckets that a URL or an id names, in the funnel's order. Does not belong
+here: tables as a whole (``observe/``), and where training shows a document (``release/lineage.py``).
+"""
+
+import datetime as dt
+from dataclasses import dataclass, field
+from typing import Any
+
+from gristmill.errors import ManifestError
+from gristmill.funnel import Plan
+from gristmill.identity import canonical_url, url_hash
+from gristmill.params import PipelineParams, SiteConfig
+from gristmill.registry import Registry
+from gristmill.release.manifest import read_manifest, registered
+from gristmill.release.whereabouts import Finder, as_id
+from gristmill.store import Store
+
+
+@dataclass
+class Found:
+    """The story of one fetch.
+
+    Attributes:
+        crawl, bucket, url, record_id: which.
+        doc_id: hex, None where there is no text.
+        stopped_by: the stage that stopped it, None where it is in a shard.
+        reason: that stage's word for it.
+        detail: the value against the bound, in words.
+        value, bound: as numbers, where they are.
+        other: the other document or record, for duplicates: ids, and its URL where it is found.
+        steps: what each stage said, in order: (stage, sentence).
+        shard, ordinal, stratum: where it went.
+        versions: what manifests say of it: version -> sources that select it.
+    """
+
+    crawl: str
+    bucket: int
+    url: str | None
+    record_id: str
+    doc_id: str | None = None
+    stopped_by: str | None = None
+    reason: str | None = None
+    detail: str = ""
+    value: float | None = None
+    bound: float | None = None
+    other: dict[str, Any] | None = None
+    steps: list[tuple[str, str]] = field(default_factory=list)
+    shard: str | None = None
+    ordinal: int | None = None
+    stratum: str | None = None
+    versions: dict[str, list[str]] = field(default_factory=dict)
+
+    def stop(self, stage: str, reason: str, detail: str, **facts: Any) -> "Found":
+        """Note where it ended."""
+        self.stopped_by, self.reason, self.detail = stage, reason, detail
+        for name, value in facts.items():
+            setattr(self, name, value)
+        self.steps.append((stage, f"stopped: {reason}" + (f" ({detail})" if detail else "")))
+        return self
+
+
+def explain(store: Store, plan: Plan, site: SiteConfig, what: str, crawl: str | None = None) -> list[Found]:
+    """What became of a URL (every fetch of it) or an id, in every crawl or in one.
+
+    Args:
+        store, plan: where to look, by which parameters.
+        site: kept for callers that have one; nothing outside the store is read.
+        what: a URL, or a doc_id or record_id in hex.
+        crawl: only this one.
+
+    Returns:
+        one entry a fetch, in order of crawls and fetch times; empty where nothing is known of it.
+
+    Raises:
+        ManifestError: it is neither a URL nor an id.
+        LandingError: no such crawl.
+    """
+    registry = Registry(store)
+    crawls = registry.crawls()
+    if crawl is not None:
+        registry.ordinal(crawl)  # raises, with what there is
+        crawls = [crawl]
+    finder = Finder(store, plan.fingerprints, plan.buckets, registry.crawls())
+    out: list[Found] = []
+    for name in crawls:
+        for bucket, row in _records(finder, name, what):
+            out.append(_story(finder, plan.params, name, bucket, row))
+    for found in out:
+        if found.shard is not None:
+            found.versions = _versions(store, found)
+            told = "; ".join(f"{v}: {', '.join(s) or 'not selected'}" for v, s in found.versions.items())
+            found.steps.append(("manifest", told or "no version has been built"))
+    return out
+
+
+def _records(finder: Finder, crawl: str, what: str) -> list[tuple[int, dict[str, Any]]]:
+    """(bucket, raw_index row) of the fetches that a URL or id names in a crawl."""
+    if "://" in what:
+        bucket = finder.bucket_of_url(what)
+        rows = finder.rows("raw_warc", crawl, bucket, "url_hash", url_hash(canonical_url(what)))
+        return [(bucket, r) for r in sorted(rows, key=lambda r: (r["fetch_ts"], r["record_id"]))]
+    wanted = as_id(what)
+    if wanted is None:
+        raise ManifestError(f"{what!r} is neither a URL nor an id (32 hex digits)")
+    found = []
+    for row in finder.rows("exact", crawl, finder.range_of(wanted), "doc_id", wanted):
+        bucket = row["host_bucket"]
+        found += [(bucket, r) for r in finder.rows("raw_warc", crawl, bucket, "record_id", row["record_id"])]
+    if found:
+        return found
+    # A record_id, or a text that a gate stopped: no table is laid out by it, so every bucket is asked.
+    for bucket in range(finder.buckets):
+        records = {r["record_id"] for r in finder.rows("text", crawl, bucket, "doc_id", wanted)} | {wanted}
+        for record in sorted(records):
+            found += [(bucket, r) for r in finder.rows("raw_warc", crawl, bucket, "record_id", record)]
+    return found
+
+
+def _story(finder: Finder, params: PipelineParams, crawl: str, bucket: int, raw: dict[str, Any]) -> Found:
+    record = raw["record_id"]
+    found = Found(crawl, bucket, raw.get("url"), record.hex())
+    when = raw.get("fetch_ts")
+    day = when.astimezone(dt.UTC).strftime("%Y-%m-%d %H:%M:%S") if when else "?"
+    found.steps.append(("raw_warc", f"fetched {day}, HTTP {raw.get('http_status')}, {raw.get('content_type')}"))
+    unique = finder.rows("unique_records", crawl, bucket, "record_id", record)
+    if not unique:
+        return _pending(found, "unique_records")
+    if not unique[0]["kept"]:
+        return _recrawl(finder, found, unique[0])
+    if unique[0]["holdout"]:
+        found.steps.append(("unique_records", f"held out ({unique[0]['holdout']}): goes on, but into no manifest"))
+    aside = finder.rows("quarantine", crawl, bucket, "record_id", record)
+    text = finder.rows("text", crawl, bucket, "record_id", record)
+    if aside:
+        row = min(aside, key=lambda r: (r["stage"] != "text", r["stage"]))
+        found.doc_id = text[0]["doc_id"].hex() if text else None
+        return found.stop(row["stage"], row["reason"], row["detail"] or "")
+    if not text:
+        return _pending(found, "text")
+    doc_id = text[0]["doc_id"]
+    found.doc_id = doc_id.hex()
+    found.steps.append(("text", f"{text[0]['n_chars']:,} characters by {text[0]['extractor']}"))
+    language = finder.rows("language", crawl, bucket, "record_id", record)
+    if language:
+        row = language[0]
+        if row["gate"]:
+            return found.stop("language", row["gate"], _gate(row, params))
+        found.steps.append(("language", f"{row['lang']} ({row['lang_conf']:.3f})"))
+    return _duplicates(finder, params, found, crawl, bucket, record, doc_id)
+
+
+def _recrawl(finder: Finder, found: Found, row: dict[str, Any]) -> Found:
+    other = None
+    detail = ""
+    if row.get("of_record_id") is not None:
+        of_crawl = row.get("of_crawl") or found.crawl
+        other = {"record_id": row["of_record_id"].hex(), "crawl": of_crawl}
+        for match in finder.rows("raw_warc", of_crawl, found.bucket, "record_id", row["of_record_id"]):
+            other["url"] = match["url"]
+            other["fetch_ts"] = str(match["fetch_ts"])
+        detail = f"repeats record {other['record_id']} of {of_crawl}"
+    return found.stop("unique_records", row["reason"], detail, other=other)
+
+
+def _gate(row: dict[str, Any], params: PipelineParams) -> str:
+    """The language row's value against its bound."""
+    p = params.language
+    told = {
+        "no_language": f"{row['lang']} at {row['lang_conf']:.3f}, under {p.threshold} (small languages "
+                       f"{p.small_threshold})",
+        "script_mismatch": f"{row['script_share'] or 0:.3f} of the letters are in a script of {row['lang']}",
+        "degenerate_short": f"{row['n_words']} words (at least {p.min_words}), {row['n_chars']} characters (at least "
+                            f"{p.min_chars})",
+        "degenerate_line": f"one line is {row['longest_line_share'] or 0:.3f} of the text, over {p.max_line_share}",
+        "degenerate_letters": f"{row['letter_share'] or 0:.3f} letters, under {p.min_letter_share}",
+    }  # fmt: skip
+    return told.get(row["gate"], "")
+
+
+def _duplicates(
+    finder: Finder, params: PipelineParams, found: Found, crawl: str, bucket: int, record: bytes, doc_id: bytes
+) -> Found:
+    group = finder.rows("exact", crawl, finder.range_of(doc_id), "doc_id", doc_id)
+    mine = [r for r in group if r["record_id"] == record]
+    if not mine:
+        return _pending(found, "exact")
+    row = mine[0]
+    if not row["first"]:
+        top = next((r for r in group if r["record_id"] == row["dup_of"]), None)
+        other = {"record_id": row["dup_of"].hex(), "doc_id": doc_id.hex(), "crawl": crawl}
+        if top is not None:
+            other |= _url(finder, crawl, top["host_bucket"], row["dup_of"])
+        return found.stop("exact", "exact_duplicate", f"one of {row['dup_count']} records with this text", other=other)
+    if row["seen_crawl"]:
+        seen = row.get("seen_record_id")
+        other = {"record_id": seen.hex() if seen else None, "doc_id": doc_id.hex(), "crawl": row["seen_crawl"]}
+        return found.stop("exact", "seen_in_earlier_crawl", f"the same text is in {row['seen_crawl']}", other=other)
+    near = finder.rows("near", crawl, bucket, "doc_id", doc_id)
+    if not near:
+        return _pending(found, "near")
+    row = near[0]
+    if not row["survives"]:
+        return _near(finder, params, found, row)
+    found.steps.append(("near", f"first of {row['dup_cluster_size'] or 1} in its cluster"))
+    return _tokenised(finder, found, crawl, bucket, doc_id)
+
+
+def _near(finder: Finder, params: PipelineParams, found: Found, row: dict[str, Any]) -> Found:
+    if row["dup_of"] is not None:
+        other = {"doc_id": row["dup_of"].hex(), "crawl": found.crawl}
+        for crawl, bucket, record in finder.home(row["dup_of"]):
+            if crawl == found.crawl:
+                other |= {"record_id": record.hex(), **_url(finder, crawl, bucket, record)}
+        like = row["similarity"]
+        said = f"similarity {like:.3f}, at least {params.clusters.verify_at}" if like is not None else "by shared bands"
+        return found.stop("near", "near_duplicate", f"{said}; cluster of {row['dup_cluster_size']}", other=other,
+                          value=like, bound=params.clusters.verify_at)  # fmt: skip
+    other = {"crawl": row["matched_crawl"], "doc_id": row["matched_doc_id"].hex() if row["matched_doc_id"] else None}
+    if row["matched_doc_id"]:
+        for crawl, bucket, record in finder.home(row["matched_doc_id"]):
+            if crawl == row["matched_crawl"]:
+                other |= {"record_id": record.hex(), **_url(finder, crawl, bucket, record)}
+    bound = params.band_index.min_band_matches
+    said = f"{row['matched_bands']} of {params.minhash.bands} band keys are held by it, at least {bound}"
+    return found.stop("near", "copy_in_earlier_crawl", said, other=other, value=row["matched_bands"], bound=bound)
+
+
+def _tokenised(finder: Finder, found: Found, crawl: str, bucket: int, doc_id: bytes) -> Found:
+    for stage in ("tokens", "catalogue"):
+        if not finder.has(stage, crawl, bucket):
+            return _pending(found, stage)
+    row = finder.rows("tokens", crawl, bucket, "doc_id", doc_id)[0]
+    if row["reason"]:
+        at = f", in the window at token {row['window']:,}" if row["window"] else ""
+        return found.stop("tokens", row["reason"], f"{row['value']:.4g} against {row['bound']:.4g}{at}",
+                          value=row["value"], bound=row["bound"])  # fmt: skip
+    found.steps.append(("tokens", f"{row['n_tokens']:,} tokens from {row['n_bytes']:,} bytes"))
+    entry = finder.rows("catalogue", crawl, bucket, "doc_id", doc_id)[0]
+    if entry["contaminated"]:
+        names = ", ".join(entry["benchmarks"])
+        found.steps.append(("contamination", f"holds items of {names}: no manifest takes it unless its policy says so"))
+    found.shard, found.ordinal, found.stratum = entry["shard"], entry["ordinal"], entry["stratum"]
+    found.steps.append(("shards", f"document {entry['ordinal']} of shard {entry['shard'][:16]} ({entry['stratum']})"))
+    return found
+
+
+def _pending(found: Found, stage: str) -> Found:
+    return found.stop(stage, "not_run", f"run `gristmill run --crawl {found.crawl} --stage {stage}`")
+
+
+def _url(finder: Finder, crawl: str, bucket: int, record: bytes) -> dict[str, Any]:
+    """URL and time of a record, where its bucket still says."""
+    for asset in ("provenance", "raw_warc"):
+        for row in finder.rows(asset, crawl, bucket, "record_id", record):
+            return {"url": row["url"], "fetch_ts": str(row["fetch_ts"])}
+    return {}
+
+
+def _versions(store: Store, found: Found) -> dict[str, list[str]]:
+    from gristmill.loader.manifest import open_manifest
+
+    out: dict[str, list[str]] = {}
+    for version in registered(store):
+        try:
+            body, _ = read_manifest(store, version)
+        except ManifestError:
+            continue  # dropped by ``manifest retain``
+        holders = [
+            name for name, source in body["sources"].items() if any(s["hash"] == found.shard for s in source["shards"])
+        ]
+        if not holders:
+            out[version] = []
+            continue
+        from gristmill.release.lineage import _options
+
+        selection = open_manifest(store.root, version, options=_options(store)).selection
+        out[version] = []
+        for name in holders:
+            ordinals = selection.ordinals(name, str(found.shard))
+            if ordinals is None or (ordinals == found.ordinal).any():
+                out[version].append(name)
+    return out
+
+
+def render(found: list[Found]) -> str:
+    """For a terminal."""
+    if not found:
+        return "nothing is known of it: no crawl in this store fetched it"
+    lines = []
+    for one in found:
+        lines.append(f"{one.crawl}  {one.url or ''}  record {one.record_id}")
+        if one.doc_id:
+            lines.append(f"  document {one.doc_id}")
+        lines += [f"  {stage:<16} {sentence}" for stage, sentence in one.steps]
+        if one.other:
+            lines.append("  the other:       " + ", ".join(f"{k} {v}" for k, v in one.other.items() if v is not None))
+        lines.append("")
+    return "\n".join(lines).rstrip()
+
+
