@@ -277,14 +277,14 @@ def shards(part: Partition) -> None:
         schemas.SHARDED_DOCS,
         role="by_bucket",
     )
-    reasons = Counter(r for r in placed.column("reason").to_pylist() if r)
-    admitted = pc.sum(pc.is_null(placed.column("reason"))).as_py() or 0
+    # What did not get in was counted by ``tokens``; here it only travels on to the catalogue.
+    admitted = placed.filter(pc.is_null(placed.column("reason")))
     part.report(
-        docs_in=placed.num_rows,
-        docs_out=admitted,
-        bytes_in=pc.sum(placed.column("n_bytes")).as_py() or 0,
+        docs_in=admitted.num_rows,
+        docs_out=admitted.num_rows,
+        bytes_in=pc.sum(admitted.column("n_bytes")).as_py() or 0,
         bytes_out=sum(w["n_bytes"] for w in written),
-        reasons=reasons,
         shards=len(written),
         tokens=sum(w["n_tokens"] for w in written),
+        not_admitted=placed.num_rows - admitted.num_rows,
     )
