@@ -50,6 +50,7 @@ class UniqueParams(Params):
     content_types: tuple[str, ...] = ("text/html", "application/xhtml+xml", "text/plain")
     web_sample_modulus: int = Field(1000, ge=1)  # url_hash % 1000 == 0 is held out for ever
     time_forward_after: str | None = None  # ISO date or time, UTC; pages fetched later are held out
+    robots_agent: str = "CCBot"  # who fetched: Common Crawl's name; an own crawl names its own
     trap_min_urls: int = Field(10_000, ge=1)  # own choice: calendars and session ids pass it within one crawl
     trap_max_unique_share: float = Field(0.1, ge=0, le=1)  # distinct payloads over distinct URLs
 

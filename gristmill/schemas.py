@@ -68,7 +68,7 @@ UNIQUE_RECORDS = _schema(
     crawl=_CRAWL,
     record_id=_RECORD,
     kept=(pa.bool_(), "goes on to extraction"),
-    reason=(pa.string(), "why not: recrawl, recrawl_earlier, revisit, revisit_unresolved, status, not_text; null if kept"),
+    reason=(pa.string(), "why not: robots_txt, recrawl, recrawl_earlier, revisit, revisit_unresolved, status, not_text; null if kept"),
     of_record_id=(ID, "the record that it repeats"),
     of_crawl=(pa.string(), "the crawl of that record"),
     holdout=(pa.string(), "web_sample, time_forward or null: goes through the funnel, never into a manifest"),
@@ -80,6 +80,17 @@ SEEN_PAYLOADS = _schema(
     payload_digest=(pa.binary(20), "SHA-1 of the transfer-decoded body"),
     record_id=_RECORD,
     fetch_ts=(TS, "of that record"),
+)
+
+# Role "robots" of unique_records: every version of robots.txt that the crawl fetched, sorted by (authority, fetch_ts).
+ROBOTS = _schema(
+    crawl=_CRAWL,
+    authority=(pa.string(), "scheme, host and port that it governs"),
+    host_id=(pa.uint64(), "container"),
+    fetch_ts=(TS, "WARC-Date"),
+    http_status=(pa.int32(), "2xx is parsed, 4xx allows all, 5xx disallows all (RFC 9309)"),
+    record_id=_RECORD,
+    body=(pa.binary(), "at most 500 KiB of it"),
 )
 
 # Role "hosts" of unique_records: evidence on crawler traps. A host lies in one bucket, so its counts are whole.

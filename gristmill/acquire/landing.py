@@ -25,6 +25,7 @@ from gristmill.fingerprint import digest
 from gristmill.registry import NAME
 
 LISTING = "warc.paths.gz"
+ROBOTS_LISTING = "robotstxt.paths.gz"
 TIERS = ("own_crawl", "cc", "licensed", "code", "academic", "synthetic")
 MAX_NAMED = 10  # missing files named in a message; the rest is a count
 _WARC_NAME = re.compile(r"\.(?:warc|arc)(?:\.(?:gz|zst|zstd|lz4))?$", re.IGNORECASE)
@@ -105,7 +106,10 @@ def read_listing(landing: Blobs, crawl: str) -> Listing:
     except FileNotFoundError:
         return _delivery(landing, crawl)
     paths = _paths(name, raw)
-    tier, license_id = _source(landing, folder, "cc" if crawl.startswith("CC-MAIN-") else "own_crawl")
+    rules = landing.size(f"{folder}/{ROBOTS_LISTING}")  # Common Crawl keeps robots.txt files apart
+    if rules is not None:
+        paths = sorted({*paths, *_paths(f"{folder}/{ROBOTS_LISTING}", landing.get(f"{folder}/{ROBOTS_LISTING}"))})
+    tier, license_id = _source(landing, folder, "cc" if crawl.startswith("CC-") else "own_crawl")
     return _listing(landing, crawl, folder, paths, tier, license_id)
 
 

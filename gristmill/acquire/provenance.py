@@ -8,13 +8,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gristmill import schemas, shuffle
+from gristmill.acquire import robots
 from gristmill.errors import DamagedPartitionError
 
 INDEX_COLUMNS = ["record_id", "url", "url_hash", "host", "host_id", "fetch_ts", "source_tier", "license_id",
-                 "robots_state", "content_type", "warc_path", "offset", "length"]
+                 "content_type", "warc_path", "offset", "length"]
 
 
-def provenance(index: pa.Table, text: pa.Table, language: pa.Table, crawl: str) -> pa.Table:
+def provenance(index: pa.Table, text: pa.Table, language: pa.Table, crawl: str, rules: robots.Registry,
+               agent: str) -> pa.Table:
     """PROVENANCE: one row a record of ``text``, sorted by record_id.
 
     Args:
@@ -22,6 +24,8 @@ def provenance(index: pa.Table, text: pa.Table, language: pa.Table, crawl: str) 
         text: record_id, doc_id.
         language: record_id, lang, lang_conf.
         crawl: this crawl.
+        rules: versions of robots.txt fetched in it.
+        agent: who fetched.
 
     Raises:
         DamagedPartitionError: when a text has no record in the index.
@@ -31,6 +35,9 @@ def provenance(index: pa.Table, text: pa.Table, language: pa.Table, crawl: str) 
     if at.null_count:
         raise DamagedPartitionError(f"{at.null_count} texts of {crawl} have no record in raw_index: run --stage text")
     columns = {n: index[n].take(at) for n in INDEX_COLUMNS if n != "record_id"}
+    columns["robots_state"] = pa.array(
+        robots.states(columns["url"].to_pylist(), columns["fetch_ts"].to_pylist(), rules, agent), pa.string()
+    )
     said = _positions(text["record_id"], language["record_id"])
     n = text.num_rows
     columns |= {

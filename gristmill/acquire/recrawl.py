@@ -29,7 +29,8 @@ class Earlier:
     seen: pa.Table
 
 
-def unique(index: pa.Table, crawl: str, earlier: Sequence[Earlier], params: UniqueParams) -> tuple[pa.Table, pa.Table]:
+def unique(index: pa.Table, crawl: str, earlier: Sequence[Earlier], params: UniqueParams,
+           robots: np.ndarray | None = None) -> tuple[pa.Table, pa.Table]:
     """The verdict on every record of a bucket.
 
     Args:
@@ -37,6 +38,7 @@ def unique(index: pa.Table, crawl: str, earlier: Sequence[Earlier], params: Uniq
         crawl: this crawl.
         earlier: crawls with a smaller ordinal, in order.
         params: which statuses and types go on, and what is held out.
+        robots: bool, records that are robots.txt files: rules, no documents.
 
     Returns:
         (UNIQUE_RECORDS, one row a record in the same order; SEEN_PAYLOADS of what is kept).
@@ -56,7 +58,9 @@ def unique(index: pa.Table, crawl: str, earlier: Sequence[Earlier], params: Uniq
     textual = _is(index["content_type"], list(params.content_types))
     reason[~revisit & ~answered] = "status"
     reason[~revisit & answered & ~textual] = "not_text"
-    pages = np.flatnonzero(~revisit & answered & textual)
+    rule = np.zeros(n, bool) if robots is None else robots & ~revisit
+    reason[rule] = "robots_txt"
+    pages = np.flatnonzero(~revisit & ~rule & answered & textual)
 
     # Groups of one URL and payload, each in order; rows are sorted by record_id, so the row number breaks ties.
     pages = pages[np.lexsort((pages, times[pages], keys[pages]))]

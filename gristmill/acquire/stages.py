@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from gristmill import schemas
+from gristmill import schemas, shuffle
 from gristmill.acquire import gather as gathering
-from gristmill.acquire import holdout, hosts, landing, recrawl, slices
+from gristmill.acquire import holdout, hosts, landing, records, recrawl, robots, slices
 from gristmill.acquire import provenance as origins
 from gristmill.blobs import Blobs, open_blobs
 from gristmill.errors import HoldoutError, LandingError
@@ -133,17 +133,20 @@ def raw_warc(part: Partition) -> None:
 
 
 def unique_records(part: Partition) -> None:
-    """Which records go on: roles "data" (UNIQUE_RECORDS), "seen" (for later crawls), "hosts" (evidence on traps)."""
+    """Which records go on: roles "data" (UNIQUE_RECORDS), "seen" (for later crawls), "hosts", "robots"."""
     assert part.crawl is not None
     params = part.plan.params.unique
-    index = part.read("raw_warc", [*recrawl.COLUMNS, "host", "host_id", "source_tier"])
+    index = part.read("raw_warc", [*recrawl.COLUMNS, "url", "host", "host_id", "source_tier"])
     consumed = _earlier_generations(part)
     earlier = [recrawl.Earlier(c, part.read("unique_records", role="seen", crawl=c)) for c in consumed]
-    table, seen = recrawl.unique(index, part.crawl, earlier, params)
+    is_rule = robots.is_robots(index["url"])
+    table, seen = recrawl.unique(index, part.crawl, earlier, params, is_rule)
     part.write(table, schemas.UNIQUE_RECORDS)
     part.write(seen, schemas.SEEN_PAYLOADS, role="seen")
     evidence = hosts.hosts(index, part.crawl, params)
     part.write(evidence, schemas.HOSTS, role="hosts")
+    versions = _robots_versions(part, index.filter(pa.array(is_rule))["record_id"].to_pylist())
+    part.write(versions, schemas.ROBOTS, role="robots")
     part.state["earlier"] = consumed
     kept = np.asarray(table["kept"].to_numpy(), bool)
     sizes = np.asarray(index["part_length"].to_numpy(), np.int64)
@@ -156,9 +159,17 @@ def unique_records(part: Partition) -> None:
     part.report(
         docs_in=len(kept), docs_out=int(kept.sum()), bytes_in=int(sizes.sum()), bytes_out=int(sizes[kept].sum()),
         reasons=dict(Counter(r for r in table["reason"].to_pylist() if r)), by={"source_tier": tiers},
-        holdout=dict(sorted(held.items())), hosts=evidence.num_rows,
+        holdout=dict(sorted(held.items())), hosts=evidence.num_rows, robots=versions.num_rows,
         traps=sorted(r["host"] for r in evidence.to_pylist() if r["trap"]),
     )
+
+
+def _robots_versions(part: Partition, wanted: list[bytes]) -> pa.Table:
+    if not wanted:
+        return schemas.empty(schemas.ROBOTS)
+    rows = [robots.version_row(row, payload) for row, payload in records.read_payloads(part, record_ids=set(wanted))
+            if row["record_type"] == "response"]
+    return shuffle.sort_by(from_rows(rows, schemas.ROBOTS), "authority", "fetch_ts", "record_id")
 
 
 def _earlier_generations(part: Partition) -> dict[str, str]:
@@ -185,6 +196,7 @@ def provenance(part: Partition) -> None:
     table = origins.provenance(
         part.read("raw_warc", origins.INDEX_COLUMNS), part.read("text", ["record_id", "doc_id"]),
         part.read("language", ["record_id", "lang", "lang_conf"]), part.crawl,
+        robots.from_table(part.read("unique_records", role="robots")), part.plan.params.unique.robots_agent,
     )
     part.write(table, schemas.PROVENANCE)
-    part.report(records=table.num_rows)
+    part.report(records=table.num_rows, robots_states=dict(sorted(Counter(table["robots_state"].to_pylist()).items())))
