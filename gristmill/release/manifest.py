@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gristmill.errors import ManifestError, RecipeError
-from gristmill.fingerprint import canonical_json
+from gristmill.fingerprint import canonical_json, digest
 from gristmill.funnel import BY_NAME, Plan
 from gristmill.mixture import recipe as recipes
 from gristmill.mixture.recipe import Recipe
@@ -150,6 +150,8 @@ def _made_from(
     store: Store, plan: Plan, site: SiteConfig, recipe: Recipe, policy: Policy, crawls: Sequence[str], version: str
 ) -> dict[str, Any]:
     """Everything that decides a manifest: with equal values here, the rest is equal too."""
+    from gristmill.release import purge
+
     return {
         "format": FORMAT,
         "kind": KIND,
@@ -159,7 +161,11 @@ def _made_from(
         "seed": recipe.seed,
         "policy": policy.plain(),
         "tokenizer": _tokenizer(plan, site),
-        "registries": {"tombstones": tombstones.read(store).digest, "licences": policies.registry_digest(store)},
+        "registries": {
+            "tombstones": tombstones.read(store).digest,
+            "licences": policies.registry_digest(store),
+            "replaced": digest(purge.replacements(store)),
+        },
         "fingerprints": dict(sorted(plan.fingerprints.items())),
         "inputs": {a: {c: _input(store, plan, site, a, c) for c in crawls} for a in READS},
         "grid": {"host_buckets": plan.buckets},
@@ -267,6 +273,11 @@ def _sources(store: Store, plan: Plan, examined: Examined, scratch: str, sidecar
             table = store.read(Key("shards", plan.fingerprints["shards"], crawl, bucket))
             for row in table.select(["hash", "stratum", "path", "n_docs", "n_tokens"]).to_pylist():
                 shards[row["hash"]] = (row["stratum"], row["path"], row["n_docs"], row["n_tokens"])
+    from gristmill.release import purge
+
+    for entry in purge.replacements(store).values():
+        if entry["by"] is not None:
+            shards[entry["by"]] = (entry["stratum"], entry["path"], entry["n_docs"], entry["n_tokens"])
     related = any(packing.parse_layout(name)[0] == "related" for name in examined.layouts)
     out: dict[str, Any] = {}
     with pq.ParquetWriter(sidecar, SELECTION, compression="zstd", version="2.6") as writer:

@@ -118,7 +118,7 @@ def map_step(task: Task) -> dict[str, Any]:
     """One catalogue partition: verdicts, picks cut by shard, and counts (plain JSON values)."""
     plan = _Plan(task.recipe, task.policy, task.schema)
     crawl, bucket, key = task.places[task.number]
-    table = task.store.read(key, plan.columns)
+    table = _where_now(task.store, task.store.read(key, plan.columns))
     rules, where = _verdicts(task, plan, table)
     in_shard = pc.is_valid(table.column("shard")).to_numpy(zero_copy_only=False).astype(bool)
     tokens = table.column("n_tokens").fill_null(0).to_numpy().astype(np.int64)
@@ -148,6 +148,25 @@ def map_step(task: Task) -> dict[str, Any]:
     counts["elected"] = _elected(task, table, rules, where, in_shard)
     counts["crawl"], counts["bucket"] = crawl, bucket
     return counts
+
+
+def _where_now(store: Store, table: pa.Table) -> pa.Table:
+    """The catalogue with shard and ordinal as they are after purges: a shard without the purged stands for another."""
+    from gristmill.release.purge import follow, replacements
+
+    replaced = replacements(store)
+    if not replaced:
+        return table
+    hit = pc.is_in(table.column("shard"), value_set=pa.array(sorted(replaced), pa.string()))
+    if not pc.any(hit).as_py():
+        return table
+    names, ordinals = follow(
+        table.column("shard").to_pylist(), table.column("ordinal").fill_null(0).to_numpy(), replaced
+    )
+    gone = np.array([n is None for n in names], bool)
+    table = table.set_column(table.column_names.index("shard"), "shard", pa.array(names, pa.string()))
+    at = pa.array(ordinals.astype(np.uint32), pa.uint32(), mask=gone)
+    return table.set_column(table.column_names.index("ordinal"), "ordinal", at)
 
 
 def _verdicts(task: Task, plan: _Plan, table: pa.Table) -> tuple[np.ndarray, Any]:

@@ -13,7 +13,7 @@ from typing import Any
 from gristmill.errors import ManifestError
 from gristmill.funnel import Plan
 from gristmill.registry import Registry
-from gristmill.release import tombstones
+from gristmill.release import purge, tombstones
 from gristmill.release.manifest import read_manifest, shard_paths
 from gristmill.release.manifest import registered as versions
 from gristmill.store import Key, Store
@@ -149,6 +149,7 @@ def retain(store: Store, keep: int, *, plan: Plan | None = None, dry_run: bool =
                 key = Key("shards", plan.fingerprints["shards"], crawl, bucket)
                 if store.manifest(key) is not None:
                     named |= set(store.read(key, ["path"]).column("path").to_pylist())
+        named |= {e["path"] for e in purge.replacements(store).values() if e["path"] is not None}
     deleted: set[str] = set()
     freed = 0
     # The manifest goes first, so that nobody reads a version whose shards are going.

@@ -77,14 +77,10 @@ def write_shards(
             for a, b in cuts(lengths[start:end], shard_tokens):
                 first, last = start + a, start + b
                 own = values[offsets[first] : offsets[last]]
-                entry = _write(
-                    blobs,
-                    table.slice(first, last - first),
-                    own,
-                    offsets[first : last + 1] - offsets[first],
-                    strata[start],
-                    meta,
-                )
+                part = table.slice(first, last - first)
+                licenses = list({x or "unknown" for x in part.column("license_id").to_pylist()})
+                edges = offsets[first : last + 1] - offsets[first]
+                entry = write_one(blobs, part, own, edges, strata[start], meta, licenses)
                 written.append(entry)
                 hashes[first:last] = [entry["hash"]] * (last - first)
                 ordinals[first:last] = np.arange(last - first)
@@ -112,9 +108,26 @@ def write_shards(
     return written, placed.take(order)
 
 
-def _write(
-    blobs: Blobs, docs: pa.Table, tokens: np.ndarray, offsets: np.ndarray, stratum: str, meta: dict[str, Any]
+def write_one(
+    blobs: Blobs,
+    docs: pa.Table,
+    tokens: np.ndarray,
+    offsets: np.ndarray,
+    stratum: str,
+    meta: dict[str, Any],
+    licenses: list[str],
 ) -> dict[str, Any]:
+    """Write one shard's four files; its row of SHARDS without ``crawl``.
+
+    Args:
+        blobs: where ``shards/`` lies.
+        docs: doc_id, record_id, crawl, host_bucket, row, n_tokens of its documents, in order.
+        tokens: uint32, documents end to end.
+        offsets: in tokens, one more than documents.
+        stratum: of the shard.
+        meta: build parameters, for ``.meta``.
+        licenses: of its documents, for ``.meta``.
+    """
     data, idx = shard.encode(np.ascontiguousarray(tokens, dtype=np.uint32), offsets.astype(np.uint64))
     index = shard.read_idx(idx)
     if len(index.offsets) != docs.num_rows + 1 or int(index.offsets[-1]) != len(tokens) or len(data) != 4 * len(tokens):
@@ -149,7 +162,7 @@ def _write(
         **entry,
         "format": 1,
         "build": meta,
-        "licenses": sorted({x or "unknown" for x in docs.column("license_id").to_pylist()}),
+        "licenses": sorted(licenses),
     }
     for suffix, content in ((".bin", data), (".idx", idx), (".docs", docs_bytes), (".meta", canonical_json(about))):
         path = f"{entry['path']}{suffix}"
