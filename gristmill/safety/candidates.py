@@ -8,7 +8,8 @@ import numpy as np
 from numba import njit
 
 AT, DIGITS, QUAD, HEX, TOKEN = 1, 2, 4, 8, 16
-# A region holds 96 bytes before its trigger and 64 after: an e-mail's local part has at most 64, context words stand near.
+# A region holds 96 bytes before its trigger and 64 after: an e-mail's local part has at most 64.
+
 _DIGIT, _SEPARATOR, _HEX_LETTER, _LETTER, _COLON, _JOINER, _AT, _SPACE = 1, 2, 3, 4, 5, 6, 7, 8
 
 

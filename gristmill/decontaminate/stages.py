@@ -1,0 +1,122 @@
+"""Stage bodies of decontamination: matches of every surviving document, and the report of a crawl.
+
+Belongs here: reading, calling, writing, reporting. Does not belong here: any matching.
+"""
+
+from collections import Counter
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+
+from gristmill import schemas
+from gristmill.acquire.holdout import open_holdout
+from gristmill.decontaminate import index, ngrams, report
+from gristmill.deduplicate.documents import documents, with_language
+from gristmill.fingerprint import canonical_json
+from gristmill.params import DecontaminateParams
+from gristmill.partition import Partition
+
+BATCH = 2048  # documents probed at a time
+AROUND, SHOWN = 80, 600  # characters of a document kept for the report, around and of a match
+
+
+def contamination(part: Partition) -> None:
+    """Every benchmark span found in a document: one row a (document, span). Nothing is dropped here."""
+    found = _holdouts(part)
+    idx = _index(found.root, found.hash, part.plan.params.decontaminate, _options(part))
+    docs = with_language(part, documents(part, after="near", cleaned=False))
+    rows: list[dict[str, Any]] = []
+    excerpts: list[dict[str, Any]] = []
+    size = 0
+    for start in range(0, docs.num_rows, BATCH):
+        texts = docs["text"].slice(start, BATCH)
+        for m in ngrams.probe(idx, texts):
+            what = {"crawl": part.crawl, "doc_id": docs["doc_id"][start + m.doc].as_py(),
+                    "benchmark": idx.benchmark[m.span], "item": idx.item[m.span], "span": idx.span[m.span]}
+            rows.append({**what, "record_id": docs["record_id"][start + m.doc].as_py(), "method": m.method,
+                         "longest_run": m.run, "containment": m.containment, "start": m.start, "end": m.end,
+                         "whole": m.whole})
+            excerpts.append({**what, **_excerpt(texts[m.doc].as_py().encode(), m.start, m.end)})
+        size += sum(len(t.as_buffer()) for t in texts)
+        part.progress(min(start + BATCH, docs.num_rows), min(start + BATCH, docs.num_rows))
+    part.write(pa.Table.from_pylist(rows, schema=schemas.CONTAMINATION))
+    part.write(pa.Table.from_pylist(excerpts, schema=schemas.CONTAMINATION_EXCERPTS), schemas.CONTAMINATION_EXCERPTS,
+               role="excerpts")
+    part.state["holdout_hash"] = found.hash
+    flagged = {r["doc_id"] for r in rows}
+    by: dict[str, list[int]] = {}
+    for lang in docs["lang"].to_pylist():
+        cell = by.setdefault(lang or "und", [0, 0])
+        cell[0] += 1
+        cell[1] += 1
+    hit = {(r["benchmark"], r["doc_id"]) for r in rows}
+    part.report(
+        docs_in=docs.num_rows, docs_out=docs.num_rows, bytes_in=size, bytes_out=size,
+        by={"lang": dict(sorted(by.items()))}, flagged=len(flagged), matches=len(rows),
+        flagged_by=dict(sorted(Counter(benchmark for benchmark, _ in hit).items())),
+    )
+
+
+def contamination_report(part: Partition) -> None:
+    """Role "data": the summary as JSON. Role "html": the page."""
+    found = _holdouts(part)
+    idx = _index(found.root, found.hash, part.plan.params.decontaminate, _options(part))
+    matches = [r for t in part.read_all("contamination") for r in t.to_pylist()]
+    excerpts = [r for t in part.read_all("contamination", role="excerpts") for r in t.to_pylist()]
+    tokens: dict[bytes, int] = {}
+    wanted = {m["doc_id"] for m in matches}
+    for table in part.read_all("tokens", ["doc_id", "n_tokens"]):
+        tokens |= {d: n for d, n in zip(table["doc_id"].to_pylist(), table["n_tokens"].to_pylist()) if d in wanted}
+    probed = sum(part.manifest("contamination", bucket).counts.docs_in for bucket in range(part.buckets))
+    items: dict[str, set[str]] = {}
+    spans: dict[str, int] = {}
+    text: dict[tuple[str, str, str], str] = {}
+    for benchmark, item, span, body in zip(idx.benchmark, idx.item, idx.span, idx.text):
+        items.setdefault(benchmark, set()).add(item)
+        spans[benchmark] = spans.get(benchmark, 0) + 1
+        text[(benchmark, item, span)] = body
+    summary = report.summarise({b: len(i) for b, i in items.items()}, spans, idx.not_checkable, matches, tokens, probed)
+    summary |= {"crawl": part.crawl, "holdout_hash": found.hash}
+    pairs = [{**m, **e, "text": text[(m["benchmark"], m["item"], m["span"])]}
+             for m, e in zip(matches, excerpts, strict=True)]
+    pairs.sort(key=lambda p: (p["benchmark"], -p["longest_run"], p["doc_id"], p["item"], p["span"]))
+    part.write_bytes(canonical_json(summary), role="data", suffix=".json", rows=len(summary["benchmarks"]))
+    part.write_bytes(report.page(part.crawl or "", found.hash, summary, pairs).encode(), role="html", suffix=".html")
+    part.state["holdout_hash"] = found.hash
+    part.report(flagged=summary["flagged"], documents=probed, benchmarks={
+        name: {k: b[k] for k in ("documents", "tokens", "leaked_items", "longest_run", "pending_review")}
+        for name, b in summary["benchmarks"].items()
+    })
+
+
+def _holdouts(part: Partition) -> Any:
+    """The hold-outs that the stage ``eval_holdout`` was committed with."""
+    expected = part.manifest("eval_holdout").state["holdout_hash"]
+    return open_holdout(part.site.holdout, expected, options=_options(part))
+
+
+def _options(part: Partition) -> dict[str, Any] | None:
+    return part.store.options if part.site.holdout.startswith("s3://") else None
+
+
+_OPTIONS: dict[str, Any] = {}
+
+
+def _index(root: str, holdout_hash: str, params: DecontaminateParams, options: dict[str, Any] | None) -> index.Index:
+    """The index of a hold-out root; one is kept for the partitions that this process makes."""
+    _OPTIONS[root] = options
+    return _built(root, holdout_hash, params)
+
+
+@lru_cache(maxsize=1)
+def _built(root: str, holdout_hash: str, params: DecontaminateParams) -> index.Index:
+    return index.build(open_holdout(root, holdout_hash, options=_OPTIONS[root]).benchmarks(), params)
+
+
+def _excerpt(data: bytes, start: int, end: int) -> dict[str, str]:
+    return {
+        "before": data[max(0, start - 4 * AROUND) : start].decode("utf-8", "ignore")[-AROUND:],
+        "matched": data[start:end].decode("utf-8")[:SHOWN],
+        "after": data[end : end + 4 * AROUND].decode("utf-8", "ignore")[:AROUND],
+    }
