@@ -4,11 +4,13 @@ Belongs here: making ``bench/peers/.venv-NAME`` from the exact pins in ``bench/p
 ``bench/peers/`` in it. Does not belong here: what the scripts do, and what their numbers are held against.
 """
 
+import ctypes
 import fcntl
 import hashlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -19,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 PEERS = Path(__file__).resolve().parent / "peers"
+PR_SET_CHILD_SUBREAPER = 36
 # Nothing a peer runs may reach a model hub: the input is local, and a download would be timed as work.
 OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "DO_NOT_TRACK": "1"}
 
@@ -29,7 +32,7 @@ class PeerUnavailable(Exception):  # noqa: N818 - a state of the other tool, not
 
 @dataclass(frozen=True)
 class Measured:
-    """A finished process: its stdout, wall and CPU seconds (waited-for children included), largest peak RSS in MB."""
+    """A finished process: its stdout, wall and CPU seconds of all its processes, largest peak RSS in MB of one."""
 
     stdout: str
     stderr: str
@@ -109,9 +112,13 @@ def _json_of(argv: list[str], who: str, timeout: float, env: Mapping[str, str] |
 def measure(
     argv: Sequence[str], *, timeout: float = 900, env: Mapping[str, str] | None = None, who: str = ""
 ) -> Measured:
-    """Run a process to its end and account for it by ``wait4``; raises PeerUnavailable when it fails or hangs."""
+    """Run a process to its end and account for its whole process group by ``wait4``.
+
+    Raises PeerUnavailable when it fails or runs past ``timeout`` seconds.
+    """
     who = who or argv[0]
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
+        _adopt()
         start = time.perf_counter()
         process = subprocess.Popen(
             argv,
@@ -121,21 +128,47 @@ def measure(
             cwd=PEERS.parents[1],
             start_new_session=True,
         )
-        while True:
-            pid, status, usage = os.wait4(process.pid, os.WNOHANG)
+        status, cpu, peak = None, 0.0, 0.0
+        while status is None:
+            pid, code, usage = os.wait4(-process.pid, os.WNOHANG)
             if pid:
-                break
-            if time.perf_counter() - start > timeout:
-                os.killpg(process.pid, 9)
-                os.wait4(process.pid, 0)
-                process.returncode = -9
+                cpu, peak = cpu + usage.ru_utime + usage.ru_stime, max(peak, usage.ru_maxrss / 1024)
+                status = code if pid == process.pid else None
+            elif time.perf_counter() - start > timeout:
+                os.killpg(process.pid, signal.SIGKILL)
+                _reap(process.pid)
+                process.returncode = -signal.SIGKILL
                 raise PeerUnavailable(f"{who} ran past {timeout:.0f} s")
-            time.sleep(0.005)
+            else:
+                time.sleep(0.005)
         wall = time.perf_counter() - start
         process.returncode = os.waitstatus_to_exitcode(status)
+        more_cpu, more_peak = _reap(process.pid)  # fork servers outlive their parent, and account for their workers
         out.seek(0)
         err.seek(0)
         stdout, stderr = out.read(), err.read()
     if process.returncode:
         raise PeerUnavailable(f"{who} exited with {process.returncode}: {' | '.join(stderr.splitlines()[-3:])[-500:]}")
-    return Measured(stdout, stderr, wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss / 1024)
+    return Measured(stdout, stderr, wall, cpu + more_cpu, max(peak, more_peak))
+
+
+def _adopt() -> None:
+    """Have orphans of what runs below become this process's children, so that ``wait4`` accounts for them (Linux)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def _reap(group: int, patience_s: float = 10) -> tuple[float, float]:
+    """Wait for what is left of a process group, killing it in the end; CPU seconds and peak RSS in MB of it."""
+    cpu, peak, deadline = 0.0, 0.0, time.perf_counter() + patience_s
+    while True:
+        try:
+            pid, _, usage = os.wait4(-group, os.WNOHANG)
+        except ChildProcessError:
+            return cpu, peak
+        if pid:
+            cpu, peak = cpu + usage.ru_utime + usage.ru_stime, max(peak, usage.ru_maxrss / 1024)
+        elif time.perf_counter() > deadline:
+            os.killpg(group, signal.SIGKILL)
+        else:
+            time.sleep(0.005)
