@@ -184,7 +184,7 @@ def _earlier_generations(part: Partition) -> dict[str, str]:
 
 @state_check("unique_records")
 def _earlier_are(part: Partition, manifest: PartitionManifest) -> bool:
-    return bool(manifest.state.get("earlier") == _earlier_generations(part))
+    return bool(manifest.state.get("earlier", {}) == _earlier_generations(part))
 
 
 # -- provenance --------------------------------------------------------------------------------------------------------

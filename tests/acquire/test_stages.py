@@ -17,9 +17,11 @@ from fastwarc.warc import ArchiveIterator as FastArchive
 from gristmill import identity, schemas
 from gristmill.acquire import holdout, landing
 from gristmill.acquire.records import RawWarc, read_payloads
+from gristmill.blobs import open_blobs
 from gristmill.errors import DamagedPartitionError, HoldoutError, LandingError
 from gristmill.params import AcquireParams, GridParams, PipelineParams, UniqueParams
 from gristmill.runner import run_funnel
+from gristmill.store import Store
 from tests.acquire.test_warc import flipped
 from tests.acquire.warcs import World, http, page, record
 
@@ -250,6 +252,29 @@ def test_holdout_stage_pins_what_extraction_needs(tmp_path):
     (world.folder / "holdout" / holdout.MANIFEST).unlink()
     with pytest.raises(HoldoutError):
         run(world, "C", stages=["eval_holdout"])
+
+
+@pytest.mark.service
+def test_landing_and_store_on_s3_give_the_same_bytes(tmp_path, s3_server, monkeypatch):
+    local = World(tmp_path, params(run_bytes=10_000))
+    lay(local, "C", [("a.warc.gz", b"".join(gzip.compress(m, mtime=0) for m in pages(40))), ("b.warc", pages(41)[40])])
+    for key, value in s3_server.environment().items():
+        monkeypatch.setenv(key, value)
+    remote = World(tmp_path / "none", params(run_bytes=10_000))
+    remote.site = remote.site.model_copy(update={"landing": "s3://mill/intake/landing"})
+    remote.store = Store("s3://mill/intake/store", s3_server.options())
+    place = open_blobs("s3://mill/intake/landing", s3_server.options())
+    for path in sorted((local.folder / "landing").rglob("*")):
+        if path.is_file():
+            place.put(path.relative_to(local.folder / "landing").as_posix(), path.read_bytes())
+    run(local, "C")
+    run(remote, "C")
+    for stage in INTAKE[1:]:
+        assert digests_of(local, "C", stage) == digests_of(remote, "C", stage)
+    ours = [(r["url"], p) for b in range(BUCKETS) for r, p in read_payloads(local.part("text", "C", b))]
+    theirs = [(r["url"], p) for b in range(BUCKETS) for r, p in read_payloads(remote.part("text", "C", b))]
+    assert ours == theirs
+    assert len(ours) == 41
 
 
 MEMORY = """
