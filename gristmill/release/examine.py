@@ -79,6 +79,22 @@ def with_catalogue(store: Store, plan: Plan) -> list[str]:
     return found
 
 
+def in_order(store: Store, plan: Plan, crawls: Sequence[str] | None) -> tuple[str, ...]:
+    """The crawls a caller means, once each, by ordinal; None means every one that has a catalogue.
+
+    Raises:
+        ManifestError: no such crawl, or none named.
+    """
+    ordinals = Registry(store).ordinals()
+    chosen = with_catalogue(store, plan) if crawls is None else list(crawls)
+    unknown = sorted(set(chosen) - set(ordinals))
+    if unknown:
+        raise ManifestError(f"no such crawl: {', '.join(unknown)}; there are: {', '.join(sorted(ordinals)) or 'none'}")
+    if not chosen:
+        raise ManifestError("name at least one crawl")
+    return tuple(sorted(set(chosen), key=lambda c: ordinals[c]))
+
+
 def resolve(recipe: Recipe | str | Path, policy: Policy | None) -> tuple[Recipe, Policy]:
     """A recipe and a policy from what a caller has: objects, or a YAML file that may hold both."""
     if isinstance(recipe, Recipe):
@@ -116,14 +132,8 @@ def examine(
         ManifestError: no such crawl, or the policy needs a day.
     """
     recipe, policy = resolve(recipe, policy)
-    crawls = with_catalogue(store, plan) if crawls is None else crawls
+    names = in_order(store, plan, crawls)
     ordinals = Registry(store).ordinals()
-    unknown = sorted(set(crawls) - set(ordinals))
-    if unknown or not crawls:
-        raise ManifestError(
-            f"no such crawl: {unknown}; there are {sorted(ordinals)}" if unknown else "name at least one crawl"
-        )
-    names = tuple(sorted(set(crawls), key=lambda c: ordinals[c]))
     places = [(c, b) for c in names for b in range(plan.buckets)]
     schema = catalogue_schema(store, plan, names[0])
     selection.check_predicates(recipe, policy, schema)

@@ -25,10 +25,10 @@ from gristmill.mixture import recipe as recipes
 from gristmill.mixture.recipe import Recipe
 from gristmill.params import SiteConfig
 from gristmill.partition import Partition, inputs_digest, is_current
-from gristmill.registry import NAME, Registry
+from gristmill.registry import NAME
 from gristmill.release import policy as policies
 from gristmill.release import selection, tombstones
-from gristmill.release.examine import Examined, Progress, examine, realised, resolve, with_catalogue
+from gristmill.release.examine import Examined, Progress, examine, in_order, realised, resolve
 from gristmill.release.policy import Policy
 from gristmill.store import Key, Store
 from gristmill.tokens import packing
@@ -103,7 +103,7 @@ def build_manifest(
     if not NAME.match(version):
         raise ManifestError(f"{version!r} cannot name a version: letters, digits, dot, dash and underscore")
     recipe, policy = resolve(recipe, policy)
-    crawls = with_catalogue(store, plan) if crawls is None else crawls
+    crawls = in_order(store, plan, crawls)
     reports = _contamination(store, plan, site, crawls)
     with store.scratch() as folder:
         examined = examine(
@@ -190,8 +190,7 @@ def manifest_is_current(
         RecipeError, ManifestError, MissingPartitionError: as a build would.
     """
     recipe, policy = resolve(recipe, policy)
-    ordinals = Registry(store).ordinals()
-    names = sorted(set(with_catalogue(store, plan) if crawls is None else crawls), key=lambda c: ordinals.get(c, -1))
+    names = in_order(store, plan, crawls)
     try:
         found, _ = read_manifest(store, version)
     except ManifestError:
