@@ -8,8 +8,9 @@ import hashlib
 import random
 import zlib
 from html import escape
+from itertools import count
 
-from gristmill.demo.crawl import SPRING, STEP, WINTER, Builder
+from gristmill.demo.crawl import SPRING, STEP, WINTER, Builder, in_sample
 from gristmill.demo.templates import Extras, Site, render
 from gristmill.demo.texts import Article, Block, title_of
 from gristmill.demo.warc import Fetch, wet_file
@@ -174,12 +175,10 @@ def trap(b: Builder) -> None:
     names = []
     for visit in range(b.sizes.trap):
         names.append(f"trap-{visit:03d}")
-        session = hashlib.sha256(f"session {visit}".encode()).hexdigest()[:16]
-        article = texts[visit % len(texts)]
-        html = render(site, article, f"/calendar?week={visit % len(texts)}")
-        b.add(
-            names[-1], SPRING, site, article, path=f"/calendar?week={visit % len(texts)}&session={session}", html=html
-        )
+        article, week = texts[visit % len(texts)], f"/calendar?week={visit % len(texts)}"
+        tries = (hashlib.sha256(f"session {visit} {n}".encode()).hexdigest()[:16] for n in count())
+        path = next(p for t in tries if not in_sample(f"https://{site.host}{(p := f'{week}&session={t}')}"))
+        b.add(names[-1], SPRING, site, article, path=path, html=render(site, article, week))
     b.truth.plant("trap", host=site.host, pages=names, texts=len(texts))
 
 
