@@ -194,6 +194,8 @@ class TokenLoader:
         return self._ahead.at(step)
 
     def _fetch_ahead(self, step: int) -> None:
+        if not self._reader.remote:
+            return
         self._drawn(step)
         last = min(step + self._prefetch, self.schedule.steps - 1)
         for later in range(max(self._requested, step), last + 1):
@@ -201,7 +203,10 @@ class TokenLoader:
                 return
             positions, _, _, drawn, sequences = self._ahead.at(later)
             layout = self.schedule.segments[self.schedule.segment_of(later)].layout
-            shards, chosen, _ = self._substitutes.apply(self.skips, layout, later, positions, drawn, sequences)
+            try:
+                shards, chosen, _ = self._substitutes.apply(self.skips, layout, later, positions, drawn, sequences)
+            except ShardError:
+                return  # met again, and raised, when that step comes
             self._reader.prefetch(layout, shards, chosen)
             self._requested = later + 1
 

@@ -3,12 +3,14 @@
 Belongs here: parsing and checking ``manifest.json`` and looking up selected documents. Does not belong here: building
 one (``release/manifest.py``), or turning it into samples (``sampler.py``).
 
-A manifest of 10^6 shards must stay under 1 GB, so shards are folded into arrays while the JSON is parsed; no list of a
-million dictionaries ever exists.
+A manifest of 10^6 shards must stay under 1 GB in memory, so shards are folded into arrays while it is parsed.
 """
 
 import hashlib
 import json
+import mmap
+import os
+import re
 import threading
 from array import array
 from collections import OrderedDict
@@ -32,6 +34,9 @@ FORMAT = 1
 KIND = "gristmill-manifest"
 VERIFY_SELECTION_BYTES = 256 << 20  # a larger selection is checked by its counts, document by document, not by its hash
 GROUPS_IN_MEMORY = 8
+
+# A shard's entry: an object without objects in it that counts its selected tokens.
+_SHARD = re.compile(rb'\{[^{}]*"selected_tokens":[^{}]*\}')
 
 I64 = npt.NDArray[np.int64]
 
@@ -123,13 +128,14 @@ class Selection:
 
     def __init__(self, place: Place, path: str, sha256: str) -> None:
         self._place, self._path, self._sha256 = place, path, sha256
+        self._begin()
+
+    def _begin(self) -> None:
+        self._pid = os.getpid()
         self._file: pq.ParquetFile | None = None
         self._ranges: list[tuple[tuple[str, str], tuple[str, str]]] = []
         self._groups: OrderedDict[int, tuple[dict[tuple[str, str], int], pa.ListArray]] = OrderedDict()
         self._lock = threading.Lock()
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"_place": self._place, "_path": self._path, "_sha256": self._sha256}
 
     def ordinals(self, source: str, shard: str) -> npt.NDArray[np.int64] | None:
         """Ordinals in reading order; None where every document is selected.
@@ -137,6 +143,8 @@ class Selection:
         Raises:
             ManifestError: when the file is missing, not the manifest's, or does not list the shard.
         """
+        if self._pid != os.getpid():  # an open file of the parent's connection is not a forked child's to use
+            self._begin()
         with self._lock:
             file = self._open()
             key = (source, shard)
@@ -213,20 +221,44 @@ def open_manifest(
     where = place if place is not None else open_place(root, options)
     text = str(manifest)
     path = text if text.endswith(".json") else f"manifests/{text}/manifest.json"
+    local = Path(path) if text.endswith(".json") and Path(path).is_file() else where.local(path)
     try:
-        data = Path(path).read_bytes() if text.endswith(".json") and Path(path).is_file() else where.read(path)
+        data: Any = where.read(path) if local is None else _map(local)
     except FileNotFoundError as error:
         raise ManifestError(f"no manifest {text} in {where.root}") from error
     digest = hashlib.sha256(data).hexdigest()
     if expected_hash is not None and digest != expected_hash:
         raise ManifestError(f"manifest {text} has hash {digest}, pinned is {expected_hash}")
-    collector = _Collector()
     try:
-        body = json.loads(data, object_hook=collector.fold)
+        body = _parse(data)
     except ValueError as error:
         raise ManifestError(f"{where.root}/{path} is not JSON: {error}") from error
-    del data
     return _checked(where, path, digest, body)
+
+
+def _map(path: Path) -> Any:
+    with path.open("rb") as file:
+        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if path.stat().st_size else b""
+
+
+def _parse(data: Any) -> Any:
+    """The manifest with every source's shards folded into ``Shards``.
+
+    Shard entries are flat objects, nearly all of the text. They are taken out piece by piece, so neither the whole text
+    as a string nor a million dictionaries ever exist; what is left is an ordinary small JSON.
+    """
+    collector = _Collector()
+    rest, entries, at = [], [], 0
+    for match in _SHARD.finditer(data):
+        rest.append(data[at : match.start()])
+        entries.append(match.group())
+        at = match.end()
+        if len(entries) == 4096:
+            collector.take(json.loads(b"[" + b",".join(entries) + b"]"))
+            entries.clear()
+    collector.take(json.loads(b"[" + b",".join(entries) + b"]"))
+    rest.append(data[at:])
+    return json.loads(b"null".join(rest), object_hook=collector.fold)
 
 
 def _checked(place: Place, path: str, digest: str, body: Any) -> Manifest:
@@ -253,33 +285,35 @@ def _usual_path(stratum: str, hash_: str) -> str:
 
 
 class _Collector:
-    """Folds shard entries into columns as the JSON parser closes each of them."""
+    """Shard entries as columns, and their place in the sources they belong to; both in the text's order."""
 
     def __init__(self) -> None:
-        self._strata: dict[str, int] = {}
-        self._reset()
-
-    def _reset(self) -> None:
+        self._names: dict[str, int] = {}
         self._hashes = bytearray()
-        self._stratum = array("i")
+        self._strata = array("i")
         self._counts = array("q")
         self._odd: dict[int, str] = {}
+        self._given = 0
 
-    def fold(self, entry: dict[str, Any]) -> Any:
-        """The ``object_hook``: a shard becomes None (it is in the columns), a source its Shards, the rest stays."""
-        if "selected_tokens" in entry and "hash" in entry:
+    def take(self, entries: list[dict[str, Any]]) -> None:
+        """Append entries to the columns."""
+        for entry in entries:
             if entry["path"] != _usual_path(entry["stratum"], entry["hash"]):
-                self._odd[len(self._stratum)] = entry["path"]
+                self._odd[len(self._strata)] = entry["path"]
             self._hashes += bytes.fromhex(entry["hash"])
-            self._stratum.append(self._strata.setdefault(entry["stratum"], len(self._strata)))
+            self._strata.append(self._names.setdefault(entry["stratum"], len(self._names)))
             self._counts.extend(
                 (entry["n_docs"], entry["n_tokens"], entry["selected_docs"], entry["selected_tokens"]))
-            return None
-        if "shards" in entry and "layouts" in entry:
-            shards = Shards(
-                np.frombuffer(bytes(self._hashes), np.uint8).reshape(-1, 32), np.array(self._stratum, np.int32),
-                tuple(self._strata), np.array(self._counts, np.int64).reshape(-1, 4),
-                {name: np.array(sizes, np.int64) for name, sizes in entry["layouts"].items()}, self._odd)
-            self._reset()
-            return shards
-        return entry
+
+    def fold(self, entry: dict[str, Any]) -> Any:
+        """The ``object_hook``: a source becomes its Shards, everything else stays."""
+        if "shards" not in entry or "layouts" not in entry:
+            return entry
+        first, last = self._given, self._given + len(entry["shards"])
+        self._given = last
+        return Shards(
+            np.frombuffer(bytes(self._hashes[32 * first : 32 * last]), np.uint8).reshape(-1, 32),
+            np.array(self._strata[first:last], np.int32), tuple(self._names),
+            np.array(self._counts[4 * first : 4 * last], np.int64).reshape(-1, 4),
+            {name: np.array(sizes, np.int64) for name, sizes in entry["layouts"].items()},
+            {row - first: path for row, path in self._odd.items() if first <= row < last})

@@ -7,7 +7,7 @@ Belongs here: whole and ranged reads, and the local path where there is one. Doe
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -64,15 +64,26 @@ class LocalPlace:
 
 
 class ArrowPlace:
-    """A prefix of any pyarrow file system; made for S3."""
+    """A prefix of any pyarrow file system; made for S3.
 
-    def __init__(self, root: str, filesystem: pafs.FileSystem, prefix: str) -> None:
+    Args:
+        root: for messages.
+        connect: makes the file system; called once a process, since connections do not survive a fork.
+        prefix: bucket and path.
+    """
+
+    def __init__(self, root: str, connect: Callable[[], pafs.FileSystem], prefix: str) -> None:
         self.root = root
-        self._fs = filesystem
+        self._connect = connect
         self._prefix = prefix.rstrip("/")
+        self._begin()
+
+    def _begin(self) -> None:
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._fs = self._connect()
         # Opening asks for the object's size; an open handle serves ranges of many threads without asking again.
         self._handles: OrderedDict[str, pa.NativeFile] = OrderedDict()
-        self._lock = threading.Lock()
 
     def read(self, path: str) -> bytes:
         """As in ``Place``."""
@@ -81,6 +92,8 @@ class ArrowPlace:
 
     def read_range(self, path: str, start: int, length: int) -> bytes:
         """As in ``Place``."""
+        if self._pid != os.getpid():
+            self._begin()
         with self._lock:
             file = self._handles.pop(path, None)
         if file is None:
@@ -96,6 +109,8 @@ class ArrowPlace:
 
     def open(self, path: str) -> pa.NativeFile:
         """As in ``Place``."""
+        if self._pid != os.getpid():
+            self._begin()
         try:
             return self._fs.open_input_file(f"{self._prefix}/{path}")
         except FileNotFoundError:
@@ -133,4 +148,4 @@ def open_place(root: str | Path, options: Mapping[str, Any] | None = None) -> Pl
     given.setdefault("retry_strategy", pafs.AwsStandardS3RetryStrategy(max_attempts=8))
     given.setdefault("connect_timeout", 10)
     given.setdefault("request_timeout", 60)
-    return ArrowPlace(text.rstrip("/"), pafs.S3FileSystem(**given), text.removeprefix("s3://"))
+    return ArrowPlace(text.rstrip("/"), lambda: pafs.S3FileSystem(**given), text.removeprefix("s3://"))

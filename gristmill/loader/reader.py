@@ -100,6 +100,7 @@ class Reader:
         self._cache_dir, self._cache_bytes, self._threads = cache_dir, cache_bytes, threads
         self.names = list(manifest.schedule.sources)
         self.first_shard = np.array(manifest.sampler.first_shard, np.int64)
+        self.remote = manifest.place.local("") is None
         self._start()
 
     def _start(self) -> None:
@@ -161,7 +162,7 @@ class Reader:
 
     def prefetch(self, layout: str, shards: I64, sequences: I64) -> None:
         """Begin fetching what these rows need; does nothing for local shards. Errors show when the rows are read."""
-        if self.manifest.place.local("") is not None or not len(shards):
+        if not self.remote:
             return
         if self._pid != os.getpid():
             self._start()

@@ -61,11 +61,14 @@ class SkipSet:
 
     def add(self, skip: Skip) -> bool:
         """Take an entry in; False where it is known. Raises ShardError when it contradicts the one that is."""
-        known = self._skips.setdefault(skip.shard, skip)
+        known = self._skips.get(skip.shard)
+        if known is None:
+            self._skips[skip.shard] = skip
+            return True
         if known.from_step != skip.from_step:
             raise ShardError(f"shard {skip.shard} is skipped from step {known.from_step} here and from "
                              f"{skip.from_step} elsewhere: ranks must hold one skip set")
-        return known is skip
+        return False
 
     def add_hole(self, hole: Hole) -> None:
         """Take a hole in."""
@@ -137,9 +140,9 @@ class Substitutes:
             if not numbers:
                 raise ShardError(f"the skip set names shard {skip.shard}, which this manifest does not have")
             self._from[numbers] = skip.from_step
-        self._check_share()
+        self._check_share(skips)
 
-    def _check_share(self) -> None:
+    def _check_share(self, skips: SkipSet) -> None:
         gone = np.flatnonzero(self._from != NEVER)
         if not len(gone):
             return
@@ -156,9 +159,11 @@ class Substitutes:
                     skipped = int(self._sampler.sizes(segment.layout, s)[rows].sum())
                     share += segment.weights[s] * Fraction(skipped, size)
             if share > self._most:
+                first = skips.skips[0]
                 raise ShardError(
                     f"{len(gone)} skipped shards hold {float(share):.3%} of what phase {segment.name} draws, more than "
-                    f"{float(self._most):.3%}: mend or re-fetch the shards, or build a manifest without them")
+                    f"{float(self._most):.3%}: mend or re-fetch the shards, or build a manifest without them. One of "
+                    f"them: {first.shard} from step {first.from_step}, {first.reason}")
 
     def apply(self, skips: SkipSet, layout: str, step: int, positions: I64, shards: I64, sequences: I64
               ) -> tuple[I64, I64, npt.NDArray[np.bool_]]:
