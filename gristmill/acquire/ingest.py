@@ -117,7 +117,7 @@ class Ingest:
         tags = set(record.tags)
         if record.get(b"warc-record-id") is None and "arc" not in tags:
             tags.add("no_record_id")
-        kind = record.get(b"warc-type") or b"response"
+        kind = (record.get(b"warc-type") or b"response").lower()
         url = uri_text(uri)
         row: dict[str, Any] = {
             **self._fixed, "url": url, "url_hash": identity.url_hash(url), "host": identity.host_of(url),
@@ -181,6 +181,7 @@ class Ingest:
     @staticmethod
     def _digests(record: RawRecord, kind: bytes, message: http.Message | None, body: bytes, row: dict[str, Any],
                  tags: set[str]) -> None:
+        # Of a record that was cut at the bound it is the digest, and so the identity, of what was kept.
         computed = hashlib.sha1(body, usedforsecurity=False).digest()
         recorded = record.get(b"warc-payload-digest")
         row["payload_digest"], row["digest_ok"] = computed, None

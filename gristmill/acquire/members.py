@@ -6,6 +6,7 @@ search for the next member after damage. Does not belong here: WARC records insi
 
 import re
 import zlib
+from collections.abc import Callable
 from typing import IO, Protocol, cast
 
 import lz4.frame
@@ -266,24 +267,30 @@ def _skip_frames(source: Source, offset: int, magic: bytes) -> int:
 
 
 def codec_of(source: Source) -> Codec | None:
-    """How a file is compressed, by its first bytes, or by its name when they are damaged; None for a plain file."""
-    head = source.read(0, 4)
+    """How a file is compressed; None for a plain file.
+
+    Its first bytes say so, unless they contradict its name and no record begins there: then they are damage.
+    """
+    if WARC_START.match(source.read(0, 64)) or source.read(0, 11) == b"filedesc://":
+        return None
     name = source.path.lower()
-    plain = WARC_START.match(source.read(0, 64)) or source.read(0, 11) == b"filedesc://"
-    if head[:3] == GZIP_MAGIC or (name.endswith(".gz") and not plain and not _known(head)):
-        return Gzip(source)
-    skippable = bool(SKIPPABLE.fullmatch(head))
-    if head == LZ4_MAGIC or (name.endswith(".lz4") and not plain and not _known(head)) or (
-        skippable and name.endswith(".lz4")
-    ):
-        return Lz4(source)
-    if head == ZSTD_MAGIC or skippable or (name.endswith((".zst", ".zstd")) and not plain):
-        return Zstd(source)
-    return None
+    named = next((codec for suffix, codec in _BY_SUFFIX if name.endswith(suffix)), None)
+    head = source.read(0, 4)
+    seen = _BY_MAGIC.get(head[:3]) or _BY_MAGIC.get(head)
+    if seen is None and SKIPPABLE.fullmatch(head):
+        seen = Lz4 if named is Lz4 else Zstd
+    if seen is None or seen is named:
+        return named(source) if named is not None else None
+    codec = seen(source)
+    if begins_record(codec, codec.skip(0)):
+        return codec
+    return named(source) if named is not None else None
 
 
-def _known(head: bytes) -> bool:
-    return head[:3] == GZIP_MAGIC or head in (ZSTD_MAGIC, LZ4_MAGIC) or bool(SKIPPABLE.fullmatch(head))
+_BY_SUFFIX: tuple[tuple[str, Callable[[Source], Codec]], ...] = (
+    (".gz", Gzip), (".zst", Zstd), (".zstd", Zstd), (".lz4", Lz4),
+)
+_BY_MAGIC: dict[bytes, Callable[[Source], Codec]] = {GZIP_MAGIC: Gzip, ZSTD_MAGIC: Zstd, LZ4_MAGIC: Lz4}
 
 
 def begins_record(codec: Codec, offset: int) -> bool:

@@ -163,6 +163,8 @@ class _Stream:
             self._buffer = rest
             if rest or not self._more():
                 return count
+            if count > MAX_HEAD:
+                raise DamageError(f"over {count} blank bytes between records")
 
     @property
     def at_end(self) -> bool:

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 import zstandard
 from fastwarc.warc import ArchiveIterator as FastArchive
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from warcio.archiveiterator import ArchiveIterator
 
 from gristmill.acquire.source import Source
@@ -19,6 +21,7 @@ from gristmill.acquire.warc import Loss, RawRecord, read_records
 from gristmill.blobs import LocalBlobs
 from tests.acquire.warcs import PACK, SUFFIX, ZSTD, http, page, read, record, source, ten, uris
 
+EDITS = 120
 FORMATS = ["gz", "zst", "lz4", "plain"]
 COMPRESSED = ["gz", "zst", "lz4"]
 
@@ -268,6 +271,41 @@ def test_memory_does_not_grow_with_the_file(tmp_path):
     tracemalloc.stop()
     assert n == 200
     assert peak < 4 << 20
+
+
+@settings(max_examples=EDITS, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(form=st.sampled_from(FORMATS), which=st.integers(0, 9), data=st.data())
+def test_any_edit_of_one_record_costs_no_other(tmp_path, form, which, data):
+    """Bytes changed, put in or taken out at random: the nine others are read, and nothing is invented."""
+    members = [PACK[form](r) for r in ten(150)]
+    member = members[which]
+    at = data.draw(st.integers(0, len(member)))
+    gone = data.draw(st.integers(0, min(40, len(member) - at)))
+    put = data.draw(st.binary(max_size=40))
+    members[which] = member[:at] + put + member[at + gone :]
+    found, losses = read(tmp_path, b"".join(members), "f" + SUFFIX[form])
+    expected = [f"http://host{i % 3}.example/{i}" for i in range(10)]
+    theirs = [u for u in uris(found) if u in expected and u != expected[which]]
+    assert theirs == [u for u in expected if u != expected[which]]
+    assert len(found) <= 10
+    assert len(found) == 10 or losses
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.sampled_from(["f.warc.gz", "f.warc.zst", "f.warc.lz4", "f.warc", "f.arc.gz"]),
+       st.sampled_from([b"", b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd", b"\x04\x22\x4d\x18", b"WARC/1.0\r\n",
+                        b"\x5d\x2a\x4d\x18"]),
+       st.binary(max_size=500))
+def test_nothing_raises_on_any_bytes(tmp_path, name, magic, data):
+    found, losses = read(tmp_path, magic + data, name)
+    assert found or losses or not (magic + data).strip(b"\x00\r\n") or "zst" in name or "lz4" in name
+
+
+def test_a_member_of_blanks_is_damage(tmp_path):
+    members = [PACK["gz"](r) for r in ten()]
+    members.insert(3, gzip.compress(b"\r\n" * (8 << 20)))
+    found, losses = read(tmp_path, b"".join(members))
+    assert (len(found), len(losses)) == (10, 1)
 
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "data"

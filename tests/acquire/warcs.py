@@ -83,7 +83,7 @@ def read(folder: Path, data: bytes, name: str = "file.warc.gz", **how: Any) -> t
 
 
 def uris(records: list[RawRecord]) -> list[str]:
-    return [(r.get(b"warc-target-uri") or b"").decode() for r in records]
+    return [(r.get(b"warc-target-uri") or b"").decode("utf-8", "replace") for r in records]
 
 
 class World:
