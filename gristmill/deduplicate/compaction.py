@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from gristmill import schemas
 from gristmill.deduplicate import bloom, ids
-from gristmill.deduplicate.band_index import GROUP, STARTS, Run
+from gristmill.deduplicate.band_index import GROUP, STARTS, Run, encode
 from gristmill.deduplicate.generations import Generation
 from gristmill.errors import BandIndexError, DamagedPartitionError
 from gristmill.fingerprint import digest
@@ -77,7 +77,7 @@ def compact(part: Partition, generations: list[Generation]) -> list[Key]:
         starts = pa.table({"band": merged["band"].to_numpy()[::GROUP], "key": values[::GROUP]}, schema=STARTS)
         put = part.store.put_part
         files = (
-            put(key, parquet_bytes(merged), "data", ".parquet", merged.num_rows),
+            put(key, encode(merged), "data", ".parquet", merged.num_rows),
             put(key, parquet_bytes(starts), "starts", ".parquet", starts.num_rows),
             put(key, bloom.to_bytes(bloom.build(values, bits)), "bloom", ".bloom", 0),
         )

@@ -374,7 +374,7 @@ def band_index(part: Partition) -> None:
     entries = index.entries(
         rows["band"].to_numpy(), rows["key"].to_numpy(), ids.pairs(rows["doc_id"]), params.max_postings
     )
-    part.write(entries.table())
+    part.write_bytes(entries.to_bytes(), role="data", suffix=".parquet", rows=len(entries.key))
     part.write(entries.starts(), index.STARTS, role="starts")
     part.write_bytes(bloom.to_bytes(bloom.build(entries.key, params.bits_per_key)), role="bloom", suffix=".bloom")
     part.report(entries=len(entries.key), overflow=entries.overflow)

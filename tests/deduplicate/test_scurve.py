@@ -1,0 +1,49 @@
+import numpy as np
+import pytest
+
+from gristmill.deduplicate import scurve
+
+# (bands, rows) -> threshold, as the design gives them.
+STARS = {(14, 8): 0.72, (20, 5): 0.55, (9, 13): 0.845, (32, 8): 0.65, (20, 13): 0.79}
+
+
+@pytest.mark.parametrize("shape", STARS)
+def test_thresholds_of_the_presets(shape):
+    assert scurve.threshold(*shape) == pytest.approx(STARS[shape], abs=0.006)
+
+
+@pytest.mark.parametrize(("s", "p"), [(0.72, 0.015), (0.85, 0.56), (0.90, 0.92)])
+def test_four_of_fourteen_votes(s: float, p: float):
+    assert scurve.votes(s, 14, 8, 4) == pytest.approx(p, abs=0.01)
+
+
+def test_curves_rise_from_nothing_to_certainty():
+    for curve in (lambda s: scurve.candidate(s, 14, 8), lambda s: scurve.edge(s, 14, 8, 0.8)):
+        values = [curve(s) for s in np.linspace(0, 1, 41)]
+        assert values[0] == 0
+        assert values[-1] == pytest.approx(1)
+        assert (np.diff(values) >= -1e-9).all()
+
+
+@pytest.mark.parametrize("s", [0.7, 0.8, 0.9])
+def test_an_edge_is_a_band_in_common_and_an_estimate_at_the_bound(s: float):
+    rng = np.random.default_rng(2)
+    equal = rng.random((20_000, 14, 8)) < s
+    joined = equal.all(axis=2).any(axis=1) & (equal.mean(axis=(1, 2)) >= 0.8)
+    assert joined.mean() == pytest.approx(scurve.edge(s, 14, 8, 0.8), abs=0.012)
+
+
+def test_the_table_says_what_is_kept_and_removed():
+    rows = {r["similarity"]: r for r in scurve.table(14, 8, 0.8)}
+    assert rows[0.5]["kept_of_1000"] > 999
+    assert rows[0.95]["kept_of_1000"] < 1
+    assert rows[0.935]["standard_error"] == pytest.approx(0.0233, abs=1e-3)
+
+
+def test_the_report_has_the_numbers_and_the_curve():
+    text = scurve.render(14, 8)
+    assert "s* = 0.719" in text
+    assert "4 of 14 votes" in text
+    plotted = [line for line in text.splitlines() if "|" in line]
+    assert plotted[0].rstrip().endswith("#")
+    assert plotted[-1].count("#") > 30

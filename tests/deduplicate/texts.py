@@ -1,0 +1,31 @@
+"""Texts with planted likeness: prose of made-up words, and edits that give a known Jaccard."""
+
+import random
+
+_RNG = random.Random(20_26)
+WORDS = ["".join(_RNG.choice("abcdefghijklmnopqrstuvwxyz") for _ in range(_RNG.randint(2, 9))) for _ in range(8_000)]
+
+
+def prose(rng: random.Random, words: int = 200) -> str:
+    return " ".join(rng.choice(WORDS) for _ in range(words))
+
+
+def edited(text: str, changes: int, rng: random.Random) -> str:
+    """Replace words far apart: each costs five word 5-grams on either side."""
+    words = text.split()
+    step = len(words) // (changes + 1)
+    for i in range(1, changes + 1):
+        words[i * step] = f"changed{rng.randrange(10**9)}"
+    return " ".join(words)
+
+
+def near(text: str, jaccard: float, rng: random.Random) -> str:
+    """Replace words until the exact Jaccard of word 5-grams is as near to ``jaccard`` as edits allow, from above."""
+    words = text.split()
+    total = len(words) - 4
+    # With m shingles changed of n: J = (n - m) / (n + m).
+    changed = round(total * (1 - jaccard) / (1 + jaccard))
+    places = rng.sample(range(0, len(words) - 5, 5), max(changed // 5, 0))
+    for at in places:
+        words[at + rng.randrange(5) if at + 5 < len(words) else at] = f"changed{rng.randrange(10**9)}"
+    return " ".join(words)
