@@ -13,6 +13,7 @@ import numpy as np
 
 from gristmill.errors import ManifestError
 from gristmill.identity import canonical_url, url_hash
+from gristmill.loader.gather import PADDING
 from gristmill.loader.manifest import Manifest, open_manifest
 from gristmill.loader.reader import Reader
 from gristmill.release.manifest import read_manifest
@@ -90,7 +91,11 @@ class Lineage:
         docs = self.reader.documents(flat, DOC_COLUMNS).to_pylist()
         out = []
         at = 0
-        for ordinal, length in zip(ordinals.tolist(), rows.length.tolist(), strict=True):
+        for ordinal, length, document in zip(
+            ordinals.tolist(), rows.length.tolist(), rows.document.tolist(), strict=True
+        ):
+            if document == PADDING:
+                continue  # it fills the end of a best-fit sequence
             doc = docs[ordinal]
             provenance = self.finder.provenance(doc["crawl"], doc["host_bucket"], doc["row"], doc["record_id"])
             out.append(
@@ -216,7 +221,11 @@ class Lineage:
         read = self.reader.read(segment.layout, one, sequence, np.uint32)
         ordinals = self.reader.ordinals(segment.layout, flat, read.document)
         edges = np.concatenate([[0], np.cumsum(read.length)])
-        for (a, b), ordinal in zip(pairwise(edges.tolist()), ordinals.tolist(), strict=True):
+        for (a, b), ordinal, document in zip(
+            pairwise(edges.tolist()), ordinals.tolist(), read.document.tolist(), strict=True
+        ):
+            if document == PADDING:
+                continue
             bits, share, run = token_measures(read.tokens[0, a:b])
             name = self.reader.name_of(flat)
             row = rows.setdefault(

@@ -6,6 +6,7 @@ elsewhere (``ship.py``).
 
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -114,6 +115,9 @@ def to_tokenise(store: Store, version: str) -> list[dict[str, Any]]:
     return list(data["elected"])
 
 
+_SHARD = re.compile(r"^shards/[^/]+/[0-9a-f]{64}/shard_\d{5}\.(bin|idx|docs|meta)$")
+
+
 @dataclass(frozen=True)
 class Retained:
     """What ``retain`` did, or would do."""
@@ -161,7 +165,8 @@ def retain(store: Store, keep: int, *, plan: Plan | None = None, dry_run: bool =
                 store.blobs.delete(path)
     for path, size in list(store.blobs.list("shards")):
         base = path.rpartition(".")[0]
-        if base not in named:
+        # The partitions of the asset ``shards`` stand in the same folder, under their fingerprint: not shards.
+        if _SHARD.match(path) and base not in named:
             deleted.add(base)
             freed += size
             if not dry_run:

@@ -384,7 +384,7 @@ class World:
 
     def _put(self, asset: str, crawl: str, bucket: int, schema: pa.Schema, rows: list[dict[str, Any]]) -> None:
         part = self.part(asset, crawl, bucket)
-        part.write(schemas.from_rows(rows, schema))
+        part.write(schemas.from_rows(rows, schema), schema)
         self.commit(part)
 
     # -- the stages under test -------------------------------------------------------------------------------------
