@@ -76,7 +76,7 @@ def extract(body: bytes, *, url: str, content_type: str, header_charset: str | N
     title: str | None = None
     if content_type == "text/plain" and not sanitize.looks_like_html(decoded.text):
         text, name = decoded.text, "plain-1"
-        hidden = 0
+        hidden = sanitize.smuggled(decoded.text)
     else:
         engine = load(params.engine)
         try:
@@ -93,11 +93,7 @@ def extract(body: bytes, *, url: str, content_type: str, header_charset: str | N
     text, repaired = charset.repair(text)
     if repaired:
         found.add("mojibake_fixed")
-    text, invisible = sanitize.visible(text)
-    if invisible:
-        found.add("invisible_removed")
-    text = sanitize.tidy(text)
-    hidden += invisible
+    text = sanitize.tidy(sanitize.visible(text))
     share = hidden / (hidden + len(text)) if hidden else 0.0
     if share > params.max_hidden_share:
         return aside("hidden_text", f"{share:.4f} of the text is hidden, bound {params.max_hidden_share}", size)

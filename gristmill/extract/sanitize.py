@@ -8,12 +8,32 @@ import html
 import re
 from dataclasses import dataclass
 
+import numpy as np
+
+from gristmill.extract import hints, maths, scan, tags
+from gristmill.extract.hidden import hidden_elements
+from gristmill.extract.scan import Scan
+
 _MAGIC = (
     b"%PDF-", b"\x89PNG", b"GIF8", b"\xff\xd8\xff", b"PK\x03\x04", b"\x1f\x8b", b"Rar!", b"\x7fELF", b"OggS", b"ID3",
     b"RIFF", b"BZh", b"\xfd7zXZ", b"7z\xbc\xaf", b"\x00\x00\x01\x00", b"wOFF", b"wOF2", b"\xd0\xcf\x11\xe0",
 )
 _HTML = re.compile(r"\s*(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE | re.DOTALL)
-_TITLE = re.compile(r"<title[^>]*>(.*?)</title", re.IGNORECASE | re.DOTALL)
+# Elements whose content is no text of the page. Their markup goes too: engines parse faster without it.
+_INERT = np.array([tags.ID[n] for n in (
+    "script", "style", "noscript", "template", "iframe", "textarea", "noembed", "noframes", "object", "embed", "applet",
+    "canvas", "video", "audio", "svg", "math", "datalist")], np.int32)
+MIN_PROSE = 40  # bytes of a piece of hidden text under which it is a label
+MIN_SUSPECT = 64  # characters of it on a page under which there is no message
+# Where hidden text is a habit of site builders: it goes, but is no sign of poisoning.
+_EXCUSED_LIST = frozenset(tags.ID[n] for n in (
+    "a", "nav", "form", "button", "select", "label", "dialog", "menu", "footer", "header", "aside", "fieldset",
+    "script",
+    "img", "input", "i", "title"))
+_EXCUSED_HINTS = sum(1 << hints.BIT[m] for m in (
+    "nav", "menu", "modal", "cookie", "newsletter", "login", "search", "form", "share", "ad", "button", "skip",
+    "language",
+    "question", "grid", "comment", "footer", "print", "header", "sidebar"))
 
 # Zero-width characters, soft hyphen, word joiner and invisible operators, byte order marks, bidi embeddings, overrides
 # and isolates, interlinear annotation, tag characters, variation selectors of the supplement. Directional marks
@@ -38,7 +58,9 @@ class Clean:
     Attributes:
         html: for the engines.
         title: of the document, or None.
-        hidden_chars: characters of hidden prose that were taken out.
+        hidden_chars: characters of hidden prose that were taken out, and of smuggled ones (tags, supplementary
+        variation
+            selectors), which can spell sentences that no reader sees.
         tags: what was found, for ``extract_meta``.
     """
 
@@ -63,26 +85,122 @@ def looks_like_html(text: str) -> bool:
 
 
 def clean(text: str) -> Clean:
-    """Take hidden and active content out of a page."""
-    found = _TITLE.search(text[:200_000])
-    title = " ".join(html.unescape(found.group(1)).split())[:1000] if found else ""
-    return Clean(text, title or None, 0, ())
+    """Take hidden and active content out of a page, and write maths as LaTeX."""
+    page = scan.scan(text.encode("utf-8", "replace"))
+    cuts: list[tuple[int, int, bytes]] = maths.replacements(page)
+    gone = np.flatnonzero(
+        (page.kind == scan.SKIPPED) | ((page.kind == scan.START) & np.isin(page.tag, _INERT)))
+    for token in gone.tolist():
+        cuts.append((int(page.start[token]), _end(page, token), b""))
+    hidden = hidden_elements(page)
+    spans = [(int(page.start[t]), page.outer_end(t)) for t in hidden.tolist()]
+    cuts += [(a, b, b"") for a, b in spans]
+    tags_found = ("hidden_removed",) if spans else ()
+    return Clean(_splice(page.buf.tobytes(), cuts).decode("utf-8", "replace"), _title(page),
+                 _prose(page, hidden) + smuggled(text), tags_found)
 
 
-def visible(text: str) -> tuple[str, int]:
-    """Text without invisible characters.
+def _end(page: Scan, token: int) -> int:
+    return int(page.end[token]) if page.kind[token] == scan.SKIPPED else page.outer_end(token)
 
-    Returns:
-        The text, and how many smuggled characters (tags, supplementary variation selectors) it held: they can spell
-        sentences that no reader sees. Zero-width and bidi characters go without being counted: they carry no words.
+
+def _splice(data: bytes, cuts: list[tuple[int, int, bytes]]) -> bytes:
+    """Replace byte ranges; of nested ones the outer wins, of equal ones the first given."""
+    if not cuts:
+        return data
+    order = sorted(range(len(cuts)), key=lambda k: (cuts[k][0], -cuts[k][1], k))
+    out: list[bytes] = []
+    at = 0
+    for k in order:
+        start, end, new = cuts[k]
+        if start < at:
+            continue
+        out.append(data[at:start])
+        out.append(new)
+        at = end
+    out.append(data[at:])
+    return b"".join(out)
+
+
+def _title(page: Scan) -> str | None:
+    raw = np.flatnonzero((page.kind == scan.RAW) & (page.tag == tags.ID["title"]))
+    if not len(raw):
+        return None
+    value = page.buf[page.start[raw[0]] : page.end[raw[0]]].tobytes().decode("utf-8", "replace")
+    return " ".join(html.unescape(value).split())[:1000] or None
+
+
+def _prose(page: Scan, hidden: np.ndarray) -> int:
+    """Characters of running text in hidden elements.
+
+    Menus, dialogues, forms, messages and links wait hidden on every other page until a script shows them. Text is
+    suspect where nothing could: its element has neither id nor class by which a script would find it, or it stands
+    among the paragraphs that a reader sees. ``aria-hidden`` alone hides nothing from the eye.
+    """
+    total = 0
+    done = -1
+    for element in hidden.tolist():
+        last = int(page.close[element])
+        if element <= done or page.tag[element] in _EXCUSED_LIST or int(page.hint[element]) & _EXCUSED_HINTS:
+            continue
+        named = page.attrs[element, scan.CLASS] >= 0 or page.attrs[element, scan.ID] >= 0
+        silent = page.attrs[element, scan.STYLE] < 0 and not page.flags[element] & scan.A_HIDDEN
+        if (named or silent) and not _among_prose(page, element):
+            continue
+        if page.flags[element] & scan.A_ARIA_HIDDEN and silent:
+            continue
+        done = last
+        inside = np.arange(element + 1, min(last, len(page)))
+        for token in inside[page.kind[inside] == scan.TEXT].tolist():
+            size = int(page.end[token] - page.start[token])
+            if size < MIN_PROSE or _excused(page, token, element):
+                continue
+            words = page.buf[page.start[token] : page.end[token]].tobytes().decode("utf-8", "replace").split()
+            if len(words) >= 8 or (len(words) <= 2 and size >= 3 * MIN_PROSE):  # unspaced scripts have no words
+                total += sum(map(len, words)) + len(words) - 1
+    return total if total >= MIN_SUSPECT else 0
+
+
+def _among_prose(page: Scan, element: int) -> bool:
+    """Has a hidden element a neighbour that is a visible paragraph of running text."""
+    parent = int(page.parent[element])
+    if parent < 0:
+        return False
+    last = min(int(page.close[parent]), len(page))
+    siblings = np.arange(parent + 1, last)
+    siblings = siblings[(page.parent[siblings] == parent) & (page.kind[siblings] == scan.START)]
+    for other in siblings[page.tag[siblings] == tags.ID["p"]].tolist():
+        if other != element and not page.flags[other] & scan.A_HIDDEN and page.attrs[other, scan.STYLE] < 0:
+            content = page.buf[page.end[other] : page.outer_end(other)].tobytes()
+            if len(content.split()) >= 8 and len(content) >= 2 * MIN_PROSE:
+                return True
+    return False
+
+
+def _excused(page: Scan, token: int, top: int) -> bool:
+    element = int(page.parent[token])
+    while element > top:
+        if page.tag[element] in _EXCUSED_LIST or int(page.hint[element]) & _EXCUSED_HINTS:
+            return True
+        element = int(page.parent[element])
+    return False
+
+
+def smuggled(text: str) -> int:
+    """How many characters of a text are tags or supplementary variation selectors."""
+    return len(_SMUGGLED.findall(text)) if _SMUGGLED.search(text) else 0
+
+
+def visible(text: str) -> str:
+    """Text without invisible characters: zero-width ones (but joiners where a script needs them), bidi overrides,
+    tags.
     """
     if _INVISIBLE.search(text) is None:
-        return text, 0
-    smuggled = len(_SMUGGLED.findall(text))
+        return text
     kept = {m.start() for m in _JOINED.finditer(text)}
     if not kept:
-        return _INVISIBLE.sub("", text), smuggled
-    return _INVISIBLE.sub(lambda m: m.group() if m.start() in kept else "", text), smuggled
+        return _INVISIBLE.sub("", text)
+    return _INVISIBLE.sub(lambda m: m.group() if m.start() in kept else "", text)
 
 
 def tidy(text: str) -> str:

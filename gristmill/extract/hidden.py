@@ -1,0 +1,121 @@
+"""Which elements of a page a reader does not see, by their attributes and by the page's own style sheets.
+
+Belongs here: the meaning of inline styles, of simple rules in ``style`` elements, of ``hidden`` and ``aria-hidden`` and
+of the class names by which frameworks hide text. Does not belong here: taking elements out (``sanitize.py``). Style
+sheets in files of their own are not fetched, and what scripts hide is not seen.
+"""
+
+import re
+
+import numpy as np
+
+from gristmill.extract import scan, tags
+from gristmill.extract.scan import Scan
+
+_LENGTH = r"\s*(?:-\s*)?0*\.?0*(?:px|em|rem|pt|%|vw|vh)?\s*(?:!important)?\s*(?:;|$)"
+_FAR = r"\s*-\s*(?:\d{4,}(?:\.\d+)?(?:px|pt)?|\d{3,}(?:em|rem|vw|vh|%))"
+# Declarations that hide by themselves.
+_HIDES = re.compile(
+    r"(?:^|[;{\s])(?:"
+    r"display\s*:\s*none|visibility\s*:\s*(?:hidden|collapse)|content-visibility\s*:\s*hidden"
+    rf"|font-size\s*:{_LENGTH}|opacity\s*:\s*0?(?:\.0+|0)(?:%)?\s*(?:!important)?\s*(?:;|$)"
+    rf"|text-indent\s*:{_FAR}"
+    r"|clip-path\s*:\s*(?:inset\(\s*(?:50|100)%|circle\(\s*0|polygon\(\s*0)|clip\s*:\s*rect\(\s*[01](?:px)?[\s,]+[01]"
+    r"|transform\s*:\s*(?:scale\(\s*0\s*[,)]|translate[xy]?\(\s*-\s*\d{4,})"
+    r")", re.IGNORECASE)
+# Off-screen and zero-size need two declarations to hide.
+_OUT_OF_FLOW = re.compile(r"position\s*:\s*(?:absolute|fixed)", re.IGNORECASE)
+_AWAY = re.compile(rf"(?:^|[;{{\s])(?:left|top|right|bottom|margin-left|margin-top)\s*:{_FAR}", re.IGNORECASE)
+_CLIPPED = re.compile(r"overflow(?:-[xy])?\s*:\s*(?:hidden|clip)", re.IGNORECASE)
+_SMALL = re.compile(
+    r"(?:^|[;{\s])(?:max-)?(?:height|width)\s*:\s*(?:0+(?:\.0+)?|1px)(?:px|em|rem|pt|%)?\s*(?:!important)?\s*(?:;|$)",
+    re.IGNORECASE)
+_MAY_HIDE = re.compile(rb"none|hidden|collapse|opacity|font-size|-\s*\d|clip|scale|height\s*:\s*[01]|width\s*:\s*[01]",
+                       re.IGNORECASE)
+# Text for screen readers only, and frameworks' words for display: none.
+CLASSES = frozenset((b"sr-only", b"visually-hidden", b"visuallyhidden", b"screen-reader-text", b"screen-reader-only",
+                     b"d-none", b"hide-text", b"offscreen", b"off-screen", b"a11y-hidden", b"u-hidden", b"is-hidden"))
+_SHOWN_AGAIN = re.compile(rb"(?:^|\s)(?:d-(?:sm|md|lg|xl|xxl|print)-|(?:sm|md|lg|xl):(?:block|flex|inline|grid))")
+_HIDDEN_CLASS = re.compile(rb"(?:sr-only|hidden|screen-reader|d-none|hide-text|off-?screen)")
+_RULE = re.compile(r"([^{}]+)\{([^{}]*)\}")
+_SIMPLE = re.compile(r"^(?:[a-z][a-z0-9]*)?([.#])([\w-]+)$", re.IGNORECASE)
+_COMMENT = re.compile(r"/\*.*?(?:\*/|\Z)", re.DOTALL)
+_NESTED = re.compile(r"@[^{};]+\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}")
+# A page that hides its whole self until a script has run means to be seen.
+_NEVER = frozenset(tags.ID[n] for n in ("html", "body", "main", "article"))
+_STYLE = tags.ID["style"]
+
+
+def hides(style: str) -> bool:
+    """Does this list of CSS declarations hide the element that has it."""
+    if _HIDES.search(style):
+        return True
+    if _OUT_OF_FLOW.search(style) and _AWAY.search(style):
+        return True
+    return _CLIPPED.search(style) is not None and _SMALL.search(style) is not None
+
+
+def hidden_elements(page: Scan) -> np.ndarray:
+    """Start tokens of elements that are hidden, ascending; elements inside them are not all listed."""
+    started = page.kind == scan.START
+    found = started & ((page.flags & (scan.A_HIDDEN | scan.A_ARIA_HIDDEN)) != 0)
+    cache: dict[bytes, bool] = {}
+    for element in np.flatnonzero(started & (page.attrs[:, scan.STYLE] >= 0)).tolist():
+        value = page.value(element, scan.STYLE)
+        verdict = cache.get(value)
+        if verdict is None:
+            verdict = _MAY_HIDE.search(value) is not None and hides(_text(value))
+            cache[value] = verdict
+        if verdict:
+            found[element] = True
+    classes, ids = _style_rules(page)
+    whole = page.buf.tobytes() if not classes else b""
+    if classes or _HIDDEN_CLASS.search(whole):
+        for element in np.flatnonzero(started & (page.attrs[:, scan.CLASS] >= 0)).tolist():
+            value = page.value(element, scan.CLASS)
+            verdict = cache.get(b"\0" + value)
+            if verdict is None:
+                names = value.split()
+                verdict = any(n in classes for n in names) or (
+                    any(n in CLASSES for n in names) and _SHOWN_AGAIN.search(value) is None)
+                cache[b"\0" + value] = verdict
+            if verdict:
+                found[element] = True
+    if ids:
+        for element in np.flatnonzero(started & (page.attrs[:, scan.ID] >= 0)).tolist():
+            if page.value(element, scan.ID) in ids:
+                found[element] = True
+    elements = np.flatnonzero(found)
+    return elements[~np.isin(page.tag[elements], list(_NEVER))]
+
+
+def _text(value: bytes) -> str:
+    import html
+
+    text = value.decode("utf-8", "replace")
+    return html.unescape(text) if "&" in text else text
+
+
+def _style_rules(page: Scan) -> tuple[set[bytes], set[bytes]]:
+    """Class names and ids that a simple rule of the page, outside any condition (``@media``), hides for good.
+
+    Only what hides by smuggler's means counts here: off-screen, zero-size, clipped, invisible. ``display: none`` in a
+    style sheet is how menus, tabs and dialogues wait for a script to show them.
+    """
+    classes: set[bytes] = set()
+    ids: set[bytes] = set()
+    for token in np.flatnonzero((page.kind == scan.RAW) & (page.tag == _STYLE)).tolist():
+        raw = page.buf[page.start[token] : page.end[token]].tobytes()
+        if len(raw) > 1 << 18 or _MAY_HIDE.search(raw) is None:
+            continue
+        sheet = _COMMENT.sub(" ", raw.decode("utf-8", "replace"))
+        if "@" in sheet:
+            sheet = _NESTED.sub(" ", sheet)
+        for selectors, body in _RULE.findall(sheet):
+            if len(body) > 2000 or not hides(body):
+                continue
+            for selector in selectors.split(","):
+                match = _SIMPLE.match(selector.strip())
+                if match:
+                    (classes if match.group(1) == "." else ids).add(match.group(2).encode())
+    return classes, ids

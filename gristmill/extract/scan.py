@@ -1,0 +1,398 @@
+"""One pass over HTML bytes: tokens, and which element each belongs to, without building a tree.
+
+Belongs here: the tokenizer and the nesting of elements (implied end tags, scopes), as Numba kernels over bytes. They
+follow the HTML standard (https://html.spec.whatwg.org/#parsing) where that decides what text is in which element, and
+not in foster parenting, the adoption agency and foreign content. A page of any depth costs the same: nothing recurses.
+Does not belong here: what is done with elements (``sanitize.py``, ``blocks.py``).
+"""
+# Compiled code compares with each constant; the set that these rules ask for is slower there.
+# ruff: noqa: PLR1714, SIM109
+
+from dataclasses import dataclass
+from functools import cache
+
+import numpy as np
+from numba import njit, uint64
+
+from gristmill.extract import hints, tags
+
+TEXT, START, END, RAW, SKIPPED = 0, 1, 2, 3, 4
+# Columns of ``Scan.attrs``: byte ranges of attribute values in the page; -1 where absent.
+CLASS, ID, STYLE, TYPE = 0, 2, 4, 6
+A_HIDDEN, A_ARIA_HIDDEN, A_HREF, A_SELF_CLOSING = 1, 2, 4, 8
+
+_H = {n: uint64(tags.name_hash(n)) for n in ("class", "id", "style", "type", "hidden", "aria-hidden", "href", "role",
+                                             "itemprop")}
+_H_CLASS, _H_ID, _H_STYLE, _H_TYPE = _H["class"], _H["id"], _H["style"], _H["type"]
+_H_HIDDEN, _H_ARIA, _H_HREF, _H_ROLE, _H_PROP = _H["hidden"], _H["aria-hidden"], _H["href"], _H["role"], _H["itemprop"]
+_TAG_SLOTS = 1024
+_P, _LI, _DT, _DD, _TR, _TD, _TH, _OPTION = (tags.ID[n] for n in ("p", "li", "dt", "dd", "tr", "td", "th", "option"))
+_UL, _OL, _DL, _TABLE, _HTML, _BODY, _A = (tags.ID[n] for n in ("ul", "ol", "dl", "table", "html", "body", "a"))
+_THEAD, _TBODY, _TFOOT = (tags.ID[n] for n in ("thead", "tbody", "tfoot"))
+_REACH = 256  # how far up an end tag looks for its element
+
+
+@dataclass(frozen=True)
+class Scan:
+    """Tokens of a page, in order; elements are named by their start tag's token number.
+
+    Attributes:
+        buf: uint8, the page in UTF-8.
+        kind: uint8, TEXT, START, END, RAW (content of script, style, title ...) or SKIPPED (comments and the like).
+        tag: int32, ``tags.ID`` of START, END and RAW.
+        start, end: int32 byte ranges of tokens.
+        attrs: int32[n, 8] byte ranges of class, id, style, type values.
+        flags: uint8, A_HIDDEN ... of START.
+        hint: uint64, what the words of class, id, role and itemprop speak of (``hints.py``), of START.
+        parent: int32, the element a token is in; -1 at the top. A START's parent is its element's.
+        close: int32, of START: the token that ended it (its END, or what implied the end), or n. A void element's own
+        number. depth: int32, of elements.
+    """
+
+    buf: np.ndarray
+    kind: np.ndarray
+    tag: np.ndarray
+    start: np.ndarray
+    end: np.ndarray
+    attrs: np.ndarray
+    flags: np.ndarray
+    hint: np.ndarray
+    parent: np.ndarray
+    close: np.ndarray
+    depth: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+    def outer_end(self, element: int) -> int:
+        """Byte after an element: after its own end tag, or where something else ended it."""
+        closed = int(self.close[element])
+        if closed == element:
+            return int(self.end[element])
+        if closed >= len(self.kind):
+            return len(self.buf)
+        own = self.kind[closed] == END and self.tag[closed] == self.tag[element] and self._closes(closed, element)
+        return int(self.end[closed] if own else self.start[closed])
+
+    def _closes(self, closed: int, element: int) -> bool:
+        return int(self.parent[closed]) == element
+
+    def value(self, element: int, column: int) -> bytes:
+        """An attribute's raw value; empty where absent."""
+        start = int(self.attrs[element, column])
+        return b"" if start < 0 else self.buf[start : int(self.attrs[element, column + 1])].tobytes()
+
+
+@cache
+def _tables() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    tag_keys, tag_values = tags.hash_table({n: i for i, n in enumerate(tags.NAMES) if i}, _TAG_SLOTS)
+    hint_keys, hint_values = tags.hash_table(hints.WORDS, hints.SLOTS)
+    return tag_keys, tag_values, hint_keys, hint_values
+
+
+def scan(page: bytes) -> Scan:
+    """Scan a page in UTF-8."""
+    buf = np.frombuffer(page, np.uint8)
+    room = 2 * page.count(b"<") + 2
+    kind, tag = np.empty(room, np.uint8), np.zeros(room, np.int32)
+    start, end = np.empty(room, np.int32), np.empty(room, np.int32)
+    attrs = np.full((room, 8), -1, np.int32)
+    flags, hint = np.zeros(room, np.uint8), np.zeros(room, np.uint64)
+    tag_keys, tag_values, hint_keys, hint_values = _tables()
+    n = _tokens(buf, tag_keys, tag_values, hint_keys, hint_values, tags.FLAGS, kind, tag, start, end, attrs, flags,
+    hint)
+    parent, close, depth = np.full(n, -1, np.int32), np.full(n, n, np.int32), np.zeros(n, np.int32)
+    _nest(kind[:n], tag[:n], tags.FLAGS, flags, parent, close, depth)
+    return Scan(buf, kind[:n], tag[:n], start[:n], end[:n], attrs[:n], flags[:n], hint[:n], parent, close, depth)
+
+
+@njit(inline="always")
+def _lower(c):  # type: ignore[no-untyped-def]
+    return c + 32 if 65 <= c <= 90 else c
+
+
+@njit(inline="always")
+def _blank(c):  # type: ignore[no-untyped-def]
+    return c == 32 or c == 9 or c == 10 or c == 12 or c == 13
+
+
+@njit(cache=True, nogil=True)
+def _find(keys, values, h):  # type: ignore[no-untyped-def]
+    """Value of a key in an open-addressing table; 0 where it is not."""
+    mask = uint64(len(keys) - 1)
+    at = h & mask
+    while keys[at] != 0:
+        if keys[at] == h:
+            return values[at]
+        at = (at + uint64(1)) & mask
+    return 0
+
+
+@njit(cache=True, nogil=True)
+def _hints_of(buf, a, b, keys, values):  # type: ignore[no-untyped-def]
+    """Bits of the known words in buf[a:b]; words end at what is no letter and before a capital after a small letter."""
+    mask = uint64(0)
+    h = uint64(0xCBF29CE484222325)
+    size = 0
+    small = False
+    for i in range(a, b + 1):
+        c = buf[i] if i < b else 32
+        letter = 97 <= c <= 122 or 65 <= c <= 90
+        if size > 0 and (not letter or (small and 65 <= c <= 90)):
+            v = _find(keys, values, h)
+            if v > 0:
+                mask |= uint64(1) << uint64(v - 1)
+            h = uint64(0xCBF29CE484222325)
+            size = 0
+        if letter:
+            small = c >= 97
+            h = (h ^ uint64(_lower(c))) * uint64(0x100000001B3)
+            size += 1
+    return mask
+
+
+@njit(cache=True, nogil=True)
+def _attributes(buf, i, n, row, hint_keys, hint_values):  # type: ignore[no-untyped-def]
+    """Read attributes from byte ``i`` on. Returns (byte after the tag's >, flags, hints)."""
+    flags = 0
+    hint = uint64(0)
+    while i < n:
+        c = buf[i]
+        if c == 62:
+            return i + 1, flags, hint
+        if _blank(c) or c == 47:
+            flags = (flags | 8) if c == 47 else flags
+            i += 1
+            continue
+        flags &= ~8
+        h = uint64(0xCBF29CE484222325)
+        first = i
+        while i < n and not (_blank(buf[i]) or buf[i] == 47 or buf[i] == 62 or (buf[i] == 61 and i > first)):
+            h = (h ^ uint64(_lower(buf[i]))) * uint64(0x100000001B3)
+            i += 1
+        while i < n and _blank(buf[i]):
+            i += 1
+        a = b = i
+        if i < n and buf[i] == 61:
+            i += 1
+            while i < n and _blank(buf[i]):
+                i += 1
+            if i < n and (buf[i] == 34 or buf[i] == 39):
+                quote = buf[i]
+                a = i + 1
+                i = a
+                while i < n and buf[i] != quote:
+                    i += 1
+                b = i
+                i += 1
+            else:
+                a = i
+                while i < n and not (_blank(buf[i]) or buf[i] == 62):
+                    i += 1
+                b = i
+        column = -1
+        if h == _H_CLASS:
+            column = 0
+        elif h == _H_ID:
+            column = 2
+        elif h == _H_STYLE:
+            column = 4
+        elif h == _H_TYPE:
+            column = 6
+        elif h == _H_HIDDEN:
+            flags |= 1
+        elif h == _H_ARIA:
+            if b - a == 4 and (buf[a] == 116 or buf[a] == 84):
+                flags |= 2
+        elif h == _H_HREF:
+            flags |= 4
+        if column >= 0 and row[column] < 0:
+            row[column] = a
+            row[column + 1] = b
+        if column == 0 or column == 2 or h == _H_ROLE or h == _H_PROP:
+            hint |= _hints_of(buf, a, b, hint_keys, hint_values)
+    return n, flags, hint
+
+
+@njit(cache=True, nogil=True)
+def _raw_end(buf, i, n, a, b):  # type: ignore[no-untyped-def]
+    """Where ``</name`` begins, at or after byte ``i``; the name is buf[a:b]. n where it never does."""
+    size = b - a
+    while i < n:
+        if buf[i] == 60 and i + 1 < n and buf[i + 1] == 47 and i + 2 + size <= n:
+            same = True
+            for k in range(size):
+                if _lower(buf[i + 2 + k]) != _lower(buf[a + k]):
+                    same = False
+                    break
+            if same:
+                e = i + 2 + size
+                if e >= n or _blank(buf[e]) or buf[e] == 47 or buf[e] == 62:
+                    return i
+        i += 1
+    return n
+
+
+@njit(cache=True, nogil=True)
+def _markup_end(buf, i, n):  # type: ignore[no-untyped-def]
+    """Byte after a comment, doctype or other declaration that begins at ``i`` with ``<!``, ``<?`` or ``</`` and no
+    letter.
+    """
+    if i + 3 < n and buf[i + 1] == 33 and buf[i + 2] == 45 and buf[i + 3] == 45:
+        i += 4
+        if i < n and buf[i] == 62:
+            return i + 1
+        if i + 1 < n and buf[i] == 45 and buf[i + 1] == 62:
+            return i + 2
+        while i < n:
+            if buf[i] == 62 and buf[i - 1] == 45 and buf[i - 2] == 45:
+                return i + 1
+            if buf[i] == 62 and buf[i - 1] == 33 and buf[i - 2] == 45 and buf[i - 3] == 45:
+                return i + 1
+            i += 1
+        return n
+    while i < n and buf[i] != 62:
+        i += 1
+    return min(i + 1, n)
+
+
+@njit(cache=True, nogil=True)
+def _tokens(buf, tag_keys, tag_values, hint_keys, hint_values, tag_flags,  # type: ignore[no-untyped-def]
+            kind, tag, start, end, attrs, flags, hint):
+    """Fill the token arrays; returns how many tokens there are."""
+    n = len(buf)
+    i = 0
+    t = 0
+    while i < n:
+        c = buf[i + 1] if buf[i] == 60 and i + 1 < n else 0
+        opening = 97 <= _lower(c) <= 122
+        closing = c == 47 and i + 2 < n and 97 <= _lower(buf[i + 2]) <= 122
+        if not opening and not closing and not (c == 33 or c == 63 or c == 47):
+            j = i + 1
+            while j < n and not (buf[j] == 60 and j + 1 < n and (
+                    97 <= _lower(buf[j + 1]) <= 122 or buf[j + 1] == 33 or buf[j + 1] == 63 or buf[j + 1] == 47)):
+                j += 1
+            kind[t] = 0
+            start[t] = i
+            end[t] = j
+            t += 1
+            i = j
+            continue
+        start[t] = i
+        if not opening and not closing:
+            kind[t] = 4
+            i = _markup_end(buf, i, n)
+            end[t] = i
+            t += 1
+            continue
+        a = i + (1 if opening else 2)
+        b = a
+        h = uint64(0xCBF29CE484222325)
+        while b < n and not (_blank(buf[b]) or buf[b] == 47 or buf[b] == 62):
+            h = (h ^ uint64(_lower(buf[b]))) * uint64(0x100000001B3)
+            b += 1
+        name = _find(tag_keys, tag_values, h)
+        tag[t] = name
+        i, seen, words = _attributes(buf, b, n, attrs[t], hint_keys, hint_values)
+        end[t] = i
+        if closing:
+            kind[t] = 2
+            attrs[t, :] = -1
+            t += 1
+            continue
+        kind[t] = 1
+        flags[t] = seen
+        hint[t] = words
+        t += 1
+        if tag_flags[name] & 2:
+            j = _raw_end(buf, i, n, a, b)
+            if j > i:
+                kind[t] = 3
+                tag[t] = name
+                start[t] = i
+                end[t] = j
+                t += 1
+            i = j
+    return t
+
+
+@njit(cache=True, nogil=True)
+def _implied(stack, size, tag, name, tag_flags):  # type: ignore[no-untyped-def]
+    """New size of the stack after a start tag of ``name`` has closed what it implies the end of."""
+    if tag_flags[name] & 16:
+        for d in range(size - 1, max(size - 64, -1), -1):  # an open p
+            at = tag[stack[d]]
+            if at == _P:
+                size = d
+                break
+            if tag_flags[at] & 32 or at == _BODY:
+                break
+    if name == _LI or name == _DT or name == _DD or name == _OPTION:
+        for d in range(size - 1, max(size - 64, -1), -1):
+            at = tag[stack[d]]
+            if at == name or (name == _DT and at == _DD) or (name == _DD and at == _DT):
+                return d
+            if at == _UL or at == _OL or at == _DL or tag_flags[at] & 32:
+                break
+    elif name == _TR or name == _TD or name == _TH or name == _TBODY or name == _THEAD or name == _TFOOT:
+        for d in range(size - 1, max(size - 256, -1), -1):
+            at = tag[stack[d]]
+            if at == _TABLE:
+                break
+            cell = at == _TD or at == _TH
+            row = at == _TR
+            group = at == _TBODY or at == _THEAD or at == _TFOOT
+            if cell or (row and name != _TD and name != _TH) or (group and name != _TD and name != _TH and name != _TR):
+                size = d
+            if (row and (name == _TD or name == _TH)) or (group and name == _TR):
+                break
+    elif 17 <= name <= 22 and size and 17 <= tag[stack[size - 1]] <= 22:  # a heading in a heading
+        return size - 1
+    elif name == _A:
+        for d in range(size - 1, max(size - 16, -1), -1):
+            at = tag[stack[d]]
+            if at == _A:
+                return d
+            if tag_flags[at] & 8:
+                break
+    return size
+
+
+@njit(cache=True, nogil=True)
+def _nest(kind, tag, tag_flags, flags, parent, close, depth):  # type: ignore[no-untyped-def]
+    """Fill the parent of every token, and the closing token and depth of every element."""
+    n = len(kind)
+    stack = np.empty(n + 1, np.int32)
+    size = 0
+    for t in range(n):
+        name = tag[t]
+        if kind[t] == 1:
+            kept = _implied(stack, size, tag, name, tag_flags)
+            for d in range(kept, size):
+                close[stack[d]] = t
+            size = kept
+            parent[t] = stack[size - 1] if size else -1
+            depth[t] = size
+            if tag_flags[name] & 1 or (name == 0 and flags[t] & 8):
+                close[t] = t
+            else:
+                stack[size] = t
+                size += 1
+            continue
+        parent[t] = stack[size - 1] if size else -1
+        if kind[t] != 2 or name == _BODY or name == _HTML:
+            continue
+        special = tag_flags[name] & 8
+        barrier = tag_flags[name] & 32 or name == _TR or name == _TBODY or name == _THEAD or name == _TFOOT
+        for d in range(size - 1, max(size - _REACH, -1), -1):
+            at = tag[stack[d]]
+            if at == name:
+                for e in range(d, size):
+                    close[stack[e]] = t
+                parent[t] = stack[d]
+                size = d
+                break
+            if tag_flags[at] & 8 and not special:
+                break
+            if tag_flags[at] & 32 and not barrier:
+                break
