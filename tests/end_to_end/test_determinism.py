@@ -58,7 +58,7 @@ def content(store: Path) -> dict[str, str]:
     return {p: blobs.get(p).decode() for p, _ in blobs.list("") if p.endswith("_manifest.json")}
 
 
-@pytest.mark.parametrize("workers", [1, 4])
+@pytest.mark.parametrize("workers", [1, pytest.param(4, marks=pytest.mark.slow)])
 def test_any_number_of_workers_gives_the_same_bytes(mini: Path, undisturbed: Run, workers: int, tmp_path: Path):
     hash_, lines = finish(start(mini, tmp_path, workers))
     theirs, ours = content(undisturbed.store), content(tmp_path)
@@ -77,7 +77,7 @@ def test_a_second_run_computes_nothing(mini: Path, undisturbed: Run):
 def kill_and_resume(mini: Path, undisturbed: Run, store: Path, seed: int) -> None:
     rng = random.Random(seed)
     after = rng.randrange(1, len(undisturbed.lines))
-    process = start(mini, store, 2)
+    process = start(mini, store, 1 + seed % 4)
     assert process.stdout is not None
     for _ in range(after):
         assert process.stdout.readline()
@@ -89,7 +89,7 @@ def kill_and_resume(mini: Path, undisturbed: Run, store: Path, seed: int) -> Non
     process.stdout.close()
     assert process.stderr is not None
     process.stderr.close()
-    hash_, lines = finish(start(mini, store, 2))
+    hash_, lines = finish(start(mini, store, 1 + (seed + 2) % 4))  # by another number of workers
     current = sum(line.endswith("current") for line in lines)
     assert current >= after - 1, "what was committed before the kill was made again"
     assert hash_ == undisturbed.hash
