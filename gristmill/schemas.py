@@ -93,14 +93,15 @@ ROBOTS = _schema(
     body=(pa.binary(), "at most 500 KiB of it"),
 )
 
-# Role "hosts" of unique_records: evidence on crawler traps. A host lies in one bucket, so its counts are whole.
+# Role "hosts" of unique_records (by payload) and of provenance (by text): evidence on crawler traps. A host lies in one
+# bucket, so its counts are whole.
 HOSTS = _schema(
     crawl=_CRAWL,
     host=(pa.string(), "host"),
     host_id=(pa.uint64(), "container"),
     n_records=(pa.int64(), "fetches, of any status and kind"),
     n_urls=(pa.int64(), "distinct canonical URLs among textual pages that were answered"),
-    n_unique_payloads=(pa.int64(), "distinct payload digests among them"),
+    n_unique_payloads=(pa.int64(), "distinct payload digests among them; by text: distinct doc_ids"),
     unique_share=(pa.float64(), "n_unique_payloads / n_urls; 1 where there is none"),
     trap=(pa.bool_(), "over the bound of URLs and under the bound of unique_share"),
 )

@@ -1,7 +1,8 @@
 """The host registry's evidence on crawler traps and tarpits.
 
-Belongs here: counts a host and the verdict on them. Does not belong here: excluding anything: the manifest does that,
-with this table as its reason.
+Belongs here: counts a host and the verdict on them, once over payloads (at intake) and once over texts (a page that
+shows the time or its own URL has a payload of its own and says nothing new). Does not belong here: excluding anything:
+the manifest does that, with these tables as its reason.
 """
 
 import numpy as np
@@ -13,7 +14,7 @@ from gristmill.params import UniqueParams
 
 
 def hosts(index: pa.Table, crawl: str, params: UniqueParams) -> pa.Table:
-    """HOSTS of a bucket, sorted by host.
+    """HOSTS of a bucket by payload, sorted by host.
 
     Only pages that were answered (``keep_status``, textual) count as URLs: redirects to a login page are one payload
     at many URLs on honest hosts too.
@@ -23,26 +24,39 @@ def hosts(index: pa.Table, crawl: str, params: UniqueParams) -> pa.Table:
         crawl: this crawl.
         params: bounds of a trap.
     """
-    records = index.group_by(["host", "host_id"]).aggregate([("url_hash", "count")])
     page = pc.and_(
         pc.and_(pc.is_in(index["http_status"], value_set=pa.array(params.keep_status, pa.int32())),
                 pc.is_in(index["content_type"], value_set=pa.array(params.content_types, pa.string()))),
         pc.not_equal(index["record_type"], "revisit"),
     )
-    pages = index.filter(pc.fill_null(page, False)).group_by("host").aggregate(
-        [("url_hash", "count_distinct"), ("payload_digest", "count_distinct")]
-    )
-    at = pc.index_in(records["host"], value_set=pages["host"].combine_chunks() if pages.num_rows else pages["host"])
-    n_urls = _counts(pages["url_hash_count_distinct"], at)
-    n_payloads = _counts(pages["payload_digest_count_distinct"], at)
-    share = np.where(n_urls > 0, n_payloads / np.maximum(n_urls, 1), 1.0)
+    return _evidence(index, index.filter(pc.fill_null(page, False)), "payload_digest", crawl, params)
+
+
+def text_hosts(provenance: pa.Table, crawl: str, params: UniqueParams) -> pa.Table:
+    """HOSTS of a bucket by text, sorted by host: ``n_unique_payloads`` counts distinct doc_ids.
+
+    Args:
+        provenance: host, host_id, url_hash, doc_id of records with a text.
+        crawl: this crawl.
+        params: bounds of a trap.
+    """
+    return _evidence(provenance, provenance, "doc_id", crawl, params)
+
+
+def _evidence(all_records: pa.Table, pages: pa.Table, content: str, crawl: str, params: UniqueParams) -> pa.Table:
+    records = all_records.group_by(["host", "host_id"]).aggregate([("url_hash", "count")])
+    counted = pages.group_by("host").aggregate([("url_hash", "count_distinct"), (content, "count_distinct")])
+    at = pc.index_in(records["host"], value_set=counted["host"].combine_chunks())
+    n_urls = _counts(counted["url_hash_count_distinct"], at)
+    n_contents = _counts(counted[f"{content}_count_distinct"], at)
+    share = np.where(n_urls > 0, n_contents / np.maximum(n_urls, 1), 1.0)
     trap = (n_urls >= params.trap_min_urls) & (share < params.trap_max_unique_share)
     table = pa.table({
         "crawl": pa.array([crawl] * records.num_rows, pa.string()), "host": records["host"],
         "host_id": records["host_id"], "n_records": records["url_hash_count"], "n_urls": pa.array(n_urls),
-        "n_unique_payloads": pa.array(n_payloads), "unique_share": pa.array(share), "trap": pa.array(trap),
+        "n_unique_payloads": pa.array(n_contents), "unique_share": pa.array(share), "trap": pa.array(trap),
     })
-    return shuffle.sort_by(schemas.check(table, schemas.HOSTS, "unique_records/hosts"), "host")
+    return shuffle.sort_by(schemas.check(table, schemas.HOSTS, "hosts"), "host")
 
 
 def _counts(column: pa.ChunkedArray, at: pa.ChunkedArray) -> np.ndarray:

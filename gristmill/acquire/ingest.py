@@ -18,7 +18,7 @@ import zstandard
 
 from gristmill import identity
 from gristmill.acquire import digests, http
-from gristmill.acquire.warc import RawRecord
+from gristmill.acquire.heads import RawRecord
 
 DOCUMENT_TYPES = (b"response", b"resource", b"revisit")
 REFUSED_TYPES = (b"conversion",)  # WET: text that another tool extracted

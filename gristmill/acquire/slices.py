@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from gristmill import identity, schemas
+from gristmill.acquire.heads import Loss, RawRecord
 from gristmill.acquire.ingest import (
     DOCUMENT_TYPES,
     REFUSED_TYPES,
@@ -28,7 +29,7 @@ from gristmill.acquire.ingest import (
 )
 from gristmill.acquire.landing import Piece
 from gristmill.acquire.source import Source
-from gristmill.acquire.warc import Loss, RawRecord, read_records
+from gristmill.acquire.warc import read_records
 from gristmill.blobs import Blobs
 from gristmill.errors import LandingError
 from gristmill.params import AcquireParams

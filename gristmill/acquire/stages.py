@@ -191,7 +191,7 @@ def _earlier_are(part: Partition, manifest: PartitionManifest) -> bool:
 
 
 def provenance(part: Partition) -> None:
-    """Where every extracted record came from: role "data" (PROVENANCE)."""
+    """Where every extracted record came from: roles "data" (PROVENANCE), "hosts" (traps by text)."""
     assert part.crawl is not None
     table = origins.provenance(
         part.read("raw_warc", origins.INDEX_COLUMNS), part.read("text", ["record_id", "doc_id"]),
@@ -199,4 +199,8 @@ def provenance(part: Partition) -> None:
         robots.from_table(part.read("unique_records", role="robots")), part.plan.params.unique.robots_agent,
     )
     part.write(table, schemas.PROVENANCE)
-    part.report(records=table.num_rows, robots_states=dict(sorted(Counter(table["robots_state"].to_pylist()).items())))
+    evidence = hosts.text_hosts(table, part.crawl, part.plan.params.unique)
+    part.write(evidence, schemas.HOSTS, role="hosts")
+    states = Counter(table["robots_state"].to_pylist())
+    part.report(records=table.num_rows, traps=sorted(r["host"] for r in evidence.to_pylist() if r["trap"]),
+                robots_states=dict(sorted(states.items())))

@@ -1,125 +1,29 @@
-"""Records of WARC and ARC files, also of damaged ones: what can be read is read, what is lost is listed.
+"""Reading a WARC or ARC file, also a damaged one: what can be read is read, what is lost is listed.
 
-Belongs here: record heads, the walk from record to record, and resynchronisation after damage (ISO 28500, and the ARC 1
-format of crawls before 2013). Does not belong here: compression (``members.py``) and the HTTP message inside
-(``http.py``). Memory is bounded by ``max_record_bytes`` and a few blocks, whatever the file's size.
+Belongs here: records of compressed files, and resynchronisation after damage. Does not belong here: compression
+(``members.py``), heads (``heads.py``), uncompressed files (``plain.py``), the HTTP message inside (``http.py``). Memory
+is bounded by ``max_record_bytes`` and a few blocks, whatever the file's size.
 """
 
-import hashlib
-import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
-from gristmill.acquire import digests
-from gristmill.acquire.members import (
-    ARC_START,
-    WARC_START,
-    Codec,
-    DamageError,
-    begins_record,
-    codec_of,
-    count_members,
-    next_member,
+from gristmill.acquire.heads import (
+    BLANK,
+    HEAD_END,
+    MAX_HEAD,
+    Headers,
+    Loss,
+    RawRecord,
+    content_length,
+    parse_arc_line,
+    parse_head,
 )
+from gristmill.acquire.members import ARC_START, Codec, DamageError, begins_record, codec_of, count_members, next_member
+from gristmill.acquire.plain import plain_records
 from gristmill.acquire.source import Source
 
-MAX_HEAD = 64 << 10  # bytes of one record head; more is damage
 MAX_DRAIN = 4 << 30  # bytes of one record inflated only to find its end; beyond this the next member is searched for
 PIECE = 256 << 10  # decoded bytes asked for at a time
-_BLANK = b"\r\n"
-_HEAD_END = re.compile(rb"\n\r*\n")
-_ARC_LINE = re.compile(rb"(?P<url>\S.*?) (?P<ip>\S+) (?P<date>\d{14}) (?P<rest>.*?)(?P<length>\d+)$", re.DOTALL)
-
-Headers = list[tuple[bytes, bytes]]
-
-
-@dataclass
-class RawRecord:
-    """One record as the file has it.
-
-    Attributes:
-        offset: of its member in the file (of the record itself in a plain file).
-        length: bytes of the member there; 0 where the next record shares the member.
-        headers: (name in lower case, value), in order.
-        block: content, at most ``max_record_bytes``.
-        size: bytes of the whole content.
-        tags: what was wrong.
-    """
-
-    offset: int
-    length: int
-    headers: Headers
-    block: bytes
-    size: int
-    tags: set[str] = field(default_factory=set)
-
-    def get(self, name: bytes) -> bytes | None:
-        """First value of a header (lower case), or None."""
-        return next((v for n, v in self.headers if n == name), None)
-
-
-@dataclass(frozen=True)
-class Loss:
-    """A stretch of the file that held records and could not be read.
-
-    Attributes:
-        offset: where it begins in the file.
-        length: bytes; 0 where it lies inside a member of several records.
-        detail: what is wrong.
-        members: how many members (records of a plain file) seem to have begun in it, at least 1.
-    """
-
-    offset: int
-    length: int
-    detail: str
-    members: int = 1
-
-
-def parse_head(raw: bytes) -> tuple[Headers, set[str]] | None:
-    """Headers of a WARC record head (without its blank line), or None when it is not one."""
-    if not WARC_START.match(raw + b"\n"):
-        return None
-    lines = raw.lstrip(_BLANK).split(b"\n")[1:]
-    headers: Headers = []
-    tags: set[str] = set()
-    for line in lines:
-        line = line.rstrip(b"\r")
-        if line[:1] in (b" ", b"\t") and headers:
-            headers[-1] = (headers[-1][0], headers[-1][1] + b" " + line.strip())
-            continue
-        name, colon, value = line.partition(b":")
-        if not colon:
-            if line.strip():
-                tags.add("bad_header_line")
-            continue
-        headers.append((name.strip().lower(), value.strip()))
-    if len({n for n, _ in headers if n not in (b"warc-concurrent-to", b"warc-protocol")}) < len(
-        [n for n, _ in headers if n not in (b"warc-concurrent-to", b"warc-protocol")]
-    ):
-        tags.add("duplicate_header")
-    return headers, tags
-
-
-def parse_arc_line(line: bytes) -> Headers | None:
-    """An ARC record's head (``URL IP date type length``) as the WARC headers that say the same, or None."""
-    match = _ARC_LINE.fullmatch(line.strip(_BLANK))
-    if match is None:
-        return None
-    kind = b"warcinfo" if match["url"].startswith(b"filedesc:") else b"response"
-    d = match["date"]
-    date = b"%s-%s-%sT%s:%s:%sZ" % (d[:4], d[4:6], d[6:8], d[8:10], d[10:12], d[12:14])
-    media = match["rest"].split(b" ")[0] or b"application/octet-stream"
-    return [
-        (b"warc-type", kind), (b"warc-target-uri", match["url"]), (b"warc-date", date), (b"content-type", media),
-        (b"content-length", match["length"]), (b"warc-ip-address", match["ip"]),
-    ]
-
-
-def _content_length(headers: Headers) -> int | None:
-    for name, value in headers:
-        if name == b"content-length":
-            return int(value) if value.isdigit() and len(value) < 19 else None
-    return None
 
 
 class _Stream:
@@ -158,7 +62,7 @@ class _Stream:
         """Pass CR and LF; how many there were."""
         count = 0
         while True:
-            rest = self._buffer.lstrip(_BLANK)
+            rest = self._buffer.lstrip(BLANK)
             count += len(self._buffer) - len(rest)
             self._buffer = rest
             if rest or not self._more():
@@ -176,7 +80,7 @@ class _Stream:
         while len(self._buffer) < 12 and self._more():
             pass
         if self._buffer[:5] == b"WARC/":
-            while (end := _HEAD_END.search(self._buffer)) is None:
+            while (end := HEAD_END.search(self._buffer)) is None:
                 if len(self._buffer) > MAX_HEAD or not self._more():
                     return None
             parsed = parse_head(self._buffer[: end.start()])
@@ -241,7 +145,7 @@ def read_records(source: Source, start: int = 0, end: int | None = None, *,
     codec = codec_of(source)
     if codec is None:
         if start == 0:
-            yield from _plain(source, max_record_bytes)
+            yield from plain_records(source, max_record_bytes)
         return
     at = codec.skip(0) if start == 0 else next_member(codec, start)
     while at < end:
@@ -282,11 +186,11 @@ def _member_records(stream: _Stream, offset: int, cap: int) -> Iterator[RawRecor
                 held.tags.add("missing_blank_lines")
             yield held
         headers, tags = found
-        length = _content_length(headers)
+        length = content_length(headers)
         block, size = stream.take(length, cap)
         held = RawRecord(offset, 0, headers, block, size, set(tags))
         if length is None:
-            held.tags.add("no_content_length")
+            held.tags.add("nocontent_length")
         elif size < length:
             held.tags.add("short_block")
         if size > len(block):
@@ -296,92 +200,3 @@ def _member_records(stream: _Stream, offset: int, cap: int) -> Iterator[RawRecor
     if held is not None:
         held.length = stream.end - offset
         yield held
-
-
-def _plain_head(source: Source, at: int) -> tuple[Headers, set[str], int] | None:
-    """(headers, tags, offset of the content) of the record that begins at ``at`` of a plain file, or None."""
-    first = source.read(at, 16)
-    if first[:5] == b"WARC/":
-        size = 2048
-        while True:
-            data = source.read(at, size)
-            end = _HEAD_END.search(data)
-            if end is not None:
-                parsed = parse_head(data[: end.start()])
-                return None if parsed is None else (*parsed, at + end.end())
-            if len(data) < size or size > MAX_HEAD:
-                return None
-            size *= 4
-    line, newline, _ = source.read(at, 9000).partition(b"\n")
-    if not newline or not ARC_START.match(line + newline):
-        return None
-    headers = parse_arc_line(line)
-    return None if headers is None else (headers, {"arc"}, at + len(line) + 1)
-
-
-def _next_plain(source: Source, start: int) -> int:
-    """Offset of the next whole record head at or after ``start``; the size at the end.
-
-    After a cut it need not begin a line.
-    """
-    at = start
-    while True:
-        at = source.find(b"WARC/", at)
-        if at < 0:
-            return source.size
-        found = _plain_head(source, at)
-        if found is not None and {b"warc-type", b"warc-date", b"content-length"} <= {n for n, _ in found[0]}:
-            return at
-        at += 1
-
-
-def _plain(source: Source, cap: int) -> Iterator[RawRecord | Loss]:
-    """Records of an uncompressed file. Nothing marks a record's end but its length, so what follows it must fit."""
-    at = _pass_blank(source, 0)
-    while at < source.size:
-        found = _plain_head(source, at)
-        length = None if found is None else _content_length(found[0])
-        if found is None or length is None:
-            after = _next_plain(source, at + 1)
-            yield Loss(at, after - at, "no readable record head" if found is None else "no Content-Length")
-            at = after
-            continue
-        headers, tags, content = found
-        stop = content + length
-        after = _pass_blank(source, min(stop, source.size))
-        whole = stop <= source.size
-        fits = whole and (after >= source.size or _plain_head(source, after) is not None)
-        block = source.read(content, min(length, cap))
-        if not fits and not (whole and _digest_fits(headers, block, length)):
-            # A cut record has swallowed the head of the next one: go back and look for it.
-            after = _next_plain(source, content)
-            yield Loss(at, after - at, "the record does not end where its Content-Length says")
-            at = after
-            continue
-        record = RawRecord(at, after - at, headers, block, length, set(tags))
-        if after == stop and after < source.size:
-            record.tags.add("missing_blank_lines")
-        if length > len(block):
-            record.tags.add("record_cut")
-        yield record
-        if not fits:
-            bad = after
-            after = _next_plain(source, bad)
-            yield Loss(bad, after - bad, "bytes between records")
-        at = after
-
-
-def _pass_blank(source: Source, at: int) -> int:
-    while (data := source.read(at, 64)) and not data.strip(_BLANK):
-        at += len(data)
-    return at + (len(data) - len(data.lstrip(_BLANK)))
-
-
-def _digest_fits(headers: Headers, block: bytes, length: int) -> bool:
-    recorded = next((v for n, v in headers if n == b"warc-block-digest"), None)
-    return len(block) == length and recorded is not None and digests.agrees(recorded, block) is True
-
-
-def sha1(data: bytes) -> bytes:
-    """Raw SHA-1, the WARC format's own digest."""
-    return hashlib.sha1(data, usedforsecurity=False).digest()

@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from gristmill import identity
 from gristmill.acquire import digests
+from gristmill.acquire.heads import Loss, RawRecord
 from gristmill.acquire.ingest import Bounds, Ingest, NotADocumentError, parse_date, uri_text
 from gristmill.acquire.records import split_frame
 from gristmill.acquire.source import Source
-from gristmill.acquire.warc import Loss, RawRecord, read_records
+from gristmill.acquire.warc import read_records
 from gristmill.blobs import LocalBlobs
 from tests.acquire.test_http import BODY, CODERS, chunk
 from tests.acquire.warcs import DATE, http, page, read, record, sha1

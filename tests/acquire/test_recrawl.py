@@ -168,3 +168,13 @@ def test_traps_are_many_urls_with_little_content():
     assert (found["news.example"]["n_records"], found["news.example"]["n_urls"]) == (400, 1)
     assert found["login.example"]["n_urls"] == 0
     assert list(found) == sorted(found)
+
+
+def test_a_trap_whose_pages_differ_by_their_clock_alone_is_seen_by_text():
+    n = 300
+    rows = table([row(i + 1, f"http://clock.example/?t={i}", i.to_bytes(4, "big")) for i in range(n)])
+    params = UniqueParams(trap_min_urls=100)
+    assert not hosts.hosts(rows, "C", params)["trap"].to_pylist()[0]
+    texts = rows.append_column("doc_id", pa.array([bytes([i % 3]) * 16 for i in range(n)], schemas.ID))
+    (seen,) = hosts.text_hosts(texts, "C", params).to_pylist()
+    assert (seen["trap"], seen["n_urls"], seen["n_unique_payloads"]) == (True, n, 3)

@@ -16,8 +16,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from warcio.archiveiterator import ArchiveIterator
 
+from gristmill.acquire.heads import Loss, RawRecord
 from gristmill.acquire.source import Source
-from gristmill.acquire.warc import Loss, RawRecord, read_records
+from gristmill.acquire.warc import read_records
 from gristmill.blobs import LocalBlobs
 from tests.acquire.warcs import PACK, SUFFIX, ZSTD, http, page, read, record, source, ten, uris
 

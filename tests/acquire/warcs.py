@@ -9,8 +9,9 @@ from typing import Any
 import lz4.frame
 import zstandard
 
+from gristmill.acquire.heads import Loss, RawRecord
 from gristmill.acquire.source import Source
-from gristmill.acquire.warc import Loss, RawRecord, read_records
+from gristmill.acquire.warc import read_records
 from gristmill.blobs import LocalBlobs
 from gristmill.funnel import BY_NAME, Plan
 from gristmill.params import PipelineParams, SiteConfig
