@@ -20,12 +20,11 @@ def edited(text: str, changes: int, rng: random.Random) -> str:
 
 
 def near(text: str, jaccard: float, rng: random.Random) -> str:
-    """Replace words until the exact Jaccard of word 5-grams is as near to ``jaccard`` as edits allow, from above."""
+    """Replace words so that the exact Jaccard of word 5-grams is as near to ``jaccard`` as edits allow."""
     words = text.split()
     total = len(words) - 4
-    # With m shingles changed of n: J = (n - m) / (n + m).
-    changed = round(total * (1 - jaccard) / (1 + jaccard))
-    places = rng.sample(range(0, len(words) - 5, 5), max(changed // 5, 0))
-    for at in places:
-        words[at + rng.randrange(5) if at + 5 < len(words) else at] = f"changed{rng.randrange(10**9)}"
+    # With m of n shingles changed on either side J = (n - m) / (n + m), and a word changes five.
+    changed = total * (1 - jaccard) / (1 + jaccard)
+    for at in rng.sample(range(4, len(words) - 4, 5), round(changed / 5)):
+        words[at] = f"changed{rng.randrange(10**9)}"
     return " ".join(words)
