@@ -17,7 +17,8 @@ from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 from bench import gold
-from gristmill.demo.warc import Fetch, http_response, member, record, stamp
+from gristmill.demo import warc
+from gristmill.demo.warc import Fetch, stamp
 
 START = datetime(2026, 6, 1)
 _MARKUP = re.compile(rb"(<(script|style)\b.*?</\2\s*>|<!--.*?-->|<[^>]*>)", re.DOTALL | re.IGNORECASE)
@@ -62,7 +63,7 @@ def write(folder: Path, times: int, files: int = 4) -> tuple[list[Path], int]:
     out = []
     for number in range(files):
         path = folder / f"bench-{number:05d}.warc.gz"
-        path.write_bytes(b"".join(_member(*f, START + timedelta(seconds=i)) for i, f in _deal(fetches, number, files)))
+        path.write_bytes(b"".join(member(*f, START + timedelta(seconds=i)) for i, f in _deal(fetches, number, files)))
         out.append(path)
     return out, len(fetches)
 
@@ -76,7 +77,8 @@ def _url(url: str, number: int) -> str:
     return url if number == 0 else urlunsplit(parts._replace(netloc=f"m{number}.{parts.netloc}"))
 
 
-def _member(name: str, url: str, content_type: str | None, body: bytes, time: datetime) -> bytes:
+def member(name: str, url: str, content_type: str | None, body: bytes, time: datetime) -> bytes:
+    """One response as a gzip member."""
     fetch = Fetch(name, url, time, body, content_type or "text/html")
     fields = [
         ("WARC-Date", stamp(time)),
@@ -84,4 +86,4 @@ def _member(name: str, url: str, content_type: str | None, body: bytes, time: da
         ("Content-Type", "application/http; msgtype=response"),
         ("WARC-Identified-Payload-Type", "text/html"),  # as Common Crawl has it: no reader has to guess
     ]
-    return member(record("response", fields, http_response(fetch), f"{url} {name}"))
+    return warc.member(warc.record("response", fields, warc.http_response(fetch), f"{url} {name}"))
