@@ -101,7 +101,7 @@ def _speed(report: Report, path: Path) -> None:
             size / best["ours"],
             size / best[name],
             best[name] / best["ours"],
-            note="CPU time; ours keeps every record's place, and goes on after damage" if name == "FastWARC" else "CPU time",
+            note="CPU time; ours keeps every record's place and goes on after damage",
         )
 
 
