@@ -143,7 +143,8 @@ def copy_pieces(  # type: ignore[no-untyped-def]
         else:
             slot = slots[piece_row[i]]
             source = carray(_pointer(tokens_at[slot]), (tokens[slot],), np.uint32)
-            first = piece_start[i]
-            for k in range(length):
-                flat[at + k] = source[first + k]
+            part = source[piece_start[i] : piece_start[i] + length]
+            into = flat[at : at + length]
+            for k in range(length):  # plain indices, so that the loop becomes vector instructions
+                into[k] = part[k]
         at += length

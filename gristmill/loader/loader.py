@@ -242,7 +242,8 @@ class TokenLoader:
         """Take in what ranks have agreed on since; done before every step."""
         if self._agree is not None:
             skips, holes = self._agree.known()
-            self._take(skips, holes)
+            if skips or holes:
+                self._take(skips, holes)
 
     def _take(self, skips: Collection[Skip], holes: Collection[Hole]) -> None:
         changed = False

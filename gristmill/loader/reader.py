@@ -116,7 +116,7 @@ class Reader:
         self._free = list(range(63, -1, -1))
         self._tick = 0
         self._plan_bytes = 0
-        self._pieces: tuple[I64, ...] = tuple(np.empty(4096, np.int64) for _ in range(4))
+        self._pieces: I64 = np.empty((4, 4096), np.int64)  # scratch: row, document, start, length
         self._pool: ThreadPoolExecutor | None = None
 
     def close(self) -> None:
@@ -153,12 +153,12 @@ class Reader:
         mode, seq_len = packing.parse_layout(layout)
         slots = self._open_all(layout, shards)
         n = self._cut(mode, seq_len, slots, sequences)
-        row, document, start, length = (a[:n] for a in self._pieces)
+        row, document, start, length = self._pieces[:, :n].copy()
         self._ensure(shards, slots, row, document, start, length)
         tokens = np.empty((len(shards), seq_len), dtype)
         gather.copy_pieces(slots, self._table[0], self._table[1], row, document, start, length,
                            tokens.dtype.type(padding), tokens.reshape(-1))
-        return Rows(tokens, row.copy(), document.copy(), start.copy(), length.copy())
+        return Rows(tokens, row, document, start, length)
 
     def prefetch(self, layout: str, shards: I64, sequences: I64) -> None:
         """Begin fetching what these rows need; does nothing for local shards. Errors show when the rows are read."""
@@ -340,9 +340,9 @@ class Reader:
                 n = gather.bin_pieces(slots, sequences, seq_len, t[4], t[6], t[7], t[8], t[5], t[9], *self._pieces)
             else:
                 n = gather.concat_pieces(slots, sequences, seq_len, t[4], t[5], t[6], *self._pieces)
-            if n <= len(self._pieces[0]):
+            if n <= self._pieces.shape[1]:
                 return int(n)
-            self._pieces = tuple(np.empty(2 * n, np.int64) for _ in range(4))
+            self._pieces = np.empty((4, 2 * n), np.int64)
 
     def _ensure(self, shards: I64, slots: I64, row: I64, document: I64, start: I64, length: I64) -> None:
         t = self._table

@@ -11,7 +11,6 @@ checkpoints of another version are refused.
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -329,13 +328,3 @@ def _last_at_most(sums, value):  # type: ignore[no-untyped-def]
         else:
             high = middle - 1
     return low
-
-
-def explain(sampler: Sampler, located: Located) -> dict[str, Any]:
-    """A sample in words, for lineage."""
-    segment = sampler.schedule.segments[located.segment]
-    return {
-        "step": located.step, "position": located.position, "phase": segment.name, "layout": segment.layout,
-        "source": sampler.schedule.sources[located.source], "epoch": located.epoch, "shard": located.shard,
-        "sequence": located.sequence,
-    }

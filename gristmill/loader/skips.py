@@ -168,6 +168,8 @@ class Substitutes:
     def apply(self, skips: SkipSet, layout: str, step: int, positions: I64, shards: I64, sequences: I64
               ) -> tuple[I64, I64, npt.NDArray[np.bool_]]:
         """Replace what must not be read: (shards, sequences, which rows were replaced)."""
+        if not skips:
+            return shards, sequences, np.zeros(len(shards), np.bool_)
         replaced = self._from[shards] <= step
         if skips.has_holes:
             for i, position in enumerate(positions.tolist()):

@@ -62,6 +62,10 @@ class Segment:
         return steps * (q1 - q0) + below(f1, steps) - below(f0, steps)
 
 
+def _first_step(segment: Segment) -> int:
+    return segment.first_step
+
+
 @dataclass(frozen=True)
 class Redistribution:
     """A source met its cap: from ``step`` of ``phase`` on the others carry its weight."""
@@ -105,7 +109,7 @@ class Schedule:
         """Index of the segment that holds ``step``. Raises IndexError past the end."""
         if not 0 <= step < self.steps:
             raise IndexError(f"step {step} is not one of the schedule's {self.steps}")
-        return bisect_right([s.first_step for s in self.segments], step) - 1
+        return bisect_right(self.segments, step, key=_first_step) - 1
 
     def counts(self, step: int) -> dict[str, list[int]]:
         """Sequences shown before ``step``, by layout and source; closed form, whatever the step."""
