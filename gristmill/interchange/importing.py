@@ -1,0 +1,99 @@
+"""Bringing documents of other tools in: JSON lines become a landed crawl, which the funnel takes like any other.
+
+Belongs here: wrapping texts as WARC ``resource`` records of ``text/plain``, so that nothing passes by the funnel's
+gates, duplicates and policy. Does not belong here: reading the lines (``jsonl.py``), laying out a landing area
+(``acquire/landing.py``).
+"""
+
+import gzip
+import hashlib
+import tempfile
+from base64 import b32encode
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from urllib.parse import quote
+
+from gristmill.acquire.landing import land
+from gristmill.interchange.jsonl import BadLine, Document, read
+
+FILE_DOCS = 20_000  # documents a WARC file: under 100 MB of ordinary pages
+UNDATED = "1970-01-01T00:00:00Z"  # a fetch whose time nobody kept; first in every order
+
+
+@dataclass
+class Imported:
+    """What ``import_jsonl`` did."""
+
+    documents: int = 0
+    files: list[str] = field(default_factory=list)
+    bad: list[BadLine] = field(default_factory=list)
+
+
+def import_jsonl(files: Iterable[str | Path], name: str, landing: str | Path) -> Imported:
+    """Land documents of JSON-lines files as the crawl ``name``.
+
+    A text keeps its bytes, so its doc_id is the one it had where it came from us. Lines that cannot be read are listed,
+    not lost.
+
+    Args:
+        files: ``.jsonl``, ``.jsonl.gz`` or ``.jsonl.zst``, in any of the shapes that ``jsonl.from_line`` knows.
+        name: of the crawl.
+        landing: the landing area, a folder or ``s3://``.
+
+    Raises:
+        InterchangeError: a file is missing or cut short.
+        LandingError: the name cannot be a crawl's, or stands with other content.
+    """
+    out = Imported()
+    with tempfile.TemporaryDirectory() as folder:
+        warcs: list[Path] = []
+        batch: list[bytes] = []
+        for doc in read(files, out.bad):
+            batch.append(member(doc))
+            out.documents += 1
+            if len(batch) >= FILE_DOCS:
+                warcs.append(_write(Path(folder), name, len(warcs), batch))
+                batch = []
+        if batch or not warcs:
+            warcs.append(_write(Path(folder), name, len(warcs), batch))
+        out.files = land(warcs, name, landing)
+    return out
+
+
+def _write(folder: Path, name: str, number: int, members: list[bytes]) -> Path:
+    path = folder / f"{name}-{number:05d}.warc.gz"
+    path.write_bytes(b"".join(members))
+    return path
+
+
+def member(doc: Document) -> bytes:
+    """One document as a gzip member that holds one WARC record; the same document gives the same bytes."""
+    body = doc.text.encode("utf-8")
+    url = doc.url or f"urn:gristmill:{quote(doc.doc_id, safe='')}"
+    sha1 = b32encode(hashlib.sha1(body).digest()).decode("ascii")
+    about = hashlib.sha256(f"{url} {doc.fetch_ts} {sha1}".encode()).hexdigest()
+    identity = f"{about[:8]}-{about[8:12]}-{about[12:16]}-{about[16:20]}-{about[20:32]}"
+    head = (
+        "WARC/1.0\r\nWARC-Type: resource\r\n"
+        f"WARC-Record-ID: <urn:uuid:{identity}>\r\n"
+        f"WARC-Date: {_date(doc.fetch_ts)}\r\n"
+        f"WARC-Target-URI: {url}\r\n"
+        f"WARC-Payload-Digest: sha1:{sha1}\r\n"
+        "Content-Type: text/plain; charset=utf-8\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n"
+    )
+    return gzip.compress(head.encode("utf-8") + body + b"\r\n\r\n", compresslevel=6, mtime=0)
+
+
+def _date(text: str | None) -> str:
+    """ISO 8601 in UTC, whole seconds; a time that cannot be read counts as none."""
+    if not text:
+        return UNDATED
+    try:
+        when = datetime.fromisoformat(text.replace("Z", "+00:00"))
+    except ValueError:
+        return UNDATED
+    when = when.replace(tzinfo=UTC) if when.tzinfo is None else when.astimezone(UTC)
+    return when.strftime("%Y-%m-%dT%H:%M:%SZ")
