@@ -146,7 +146,7 @@ def open_holdout(root: str | Path, expected_hash: str | None = None, *,
     raw = _manifest_bytes(blobs)
     if raw is None:
         raise HoldoutError(
-            f"there are no hold-outs in {blobs.root}: freeze the benchmarks first (gristmill holdout freeze), before "
+            f"there are no hold-outs in {blobs.root}: freeze the benchmarks first (gristmill init --holdout FILE), before "
             "any page is read, and name the hash in extract.holdout_hash"
         )
     found = hashlib.sha256(raw).hexdigest()
