@@ -38,7 +38,7 @@ class AcquireParams(Params):
 
     range_bytes: int = Field(1 << 30, ge=1 << 12)  # a larger file is several pieces; Common Crawl's are about 1 GB
     run_bytes: int = Field(1 << 30, ge=1 << 12)  # of frames spooled before they are laid out by bucket
-    max_record_bytes: int = Field(64 << 20, ge=1 << 10)  # over this it is cut and tagged; a worker holds about 6 times it
+    max_record_bytes: int = Field(64 << 20, ge=1 << 10)  # over this: cut and tagged; a worker holds 6 times it
     max_payload_bytes: int = Field(32 << 20, ge=1 << 10)  # after Content-Encoding; extraction's own cap is 8 MiB
     max_inflate_ratio: int = Field(1000, ge=2)  # gzip's own bound is 1,032; more than this is a bomb
 
