@@ -33,6 +33,7 @@ from gristmill.plan.stale import runs, span, survey  # noqa: E402
 from gristmill.registry import Registry  # noqa: E402
 from gristmill.store import Store  # noqa: E402
 from partitions import grid as grids  # noqa: E402
+from resources.held_sqlite import hold_connections  # noqa: E402
 
 PID_TAG, HOST_TAG = "gristmill/pid", "gristmill/host"
 
@@ -205,6 +206,7 @@ def run(argv: Sequence[str]) -> int:
     """``gristmill run``: returns a process exit code."""
     args = parse(argv)
     started = time.monotonic()
+    hold_connections()
     if args.landing and "://" not in args.landing:
         args.landing = str(Path(args.landing).resolve())
     if args.workers < 0:
