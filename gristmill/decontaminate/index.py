@@ -100,7 +100,7 @@ def _gram_hashes(hashes, offsets, telling, n, min_telling, out, good):  # type: 
                     told += telling[w + k]
             key = mix64(rolled ^ uint64(n))
             out[w] = key if key != uint64(0) else uint64(1)
-            good[w] = (told >= min_telling and distinct >= min_telling + 1) or (n >= 13 and told >= 1 and distinct >= 6)
+            good[w] = (told >= min_telling and distinct >= min_telling + 1) or (n >= 13 and told >= 2 and distinct >= 6)
 
 
 @njit(cache=True, nogil=True)

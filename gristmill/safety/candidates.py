@@ -36,79 +36,76 @@ def _classes() -> np.ndarray:
 CLASSES = _classes()
 
 
+@njit(inline="always")
+def _in_token(cls, byte):  # type: ignore[no-untyped-def]
+    return cls[byte] in (1, 3, 4, 6) or byte == 45
+
+
 @njit(cache=True, nogil=True)
 def _scan(buf, start, end, cls, out, limit):  # type: ignore[no-untyped-def]
     """Regions of one document into ``out`` (start, end, triggers); returns how many there are."""
     n = 0
-    digits, gap, dots, quad_digits = 0, 0, 0, 0
-    hex_run, colons = 0, 0
-    token, token_digits, token_letters = 0, 0, 0
-    for i in range(start, end):
+    last_digit, digits, octet, dots = start - 9, 0, 0, 0
+    last_colon, colons = start - 9, 0
+    token_end = start
+    i = start
+    while i < end:
         c = cls[buf[i]]
-        hit = 0
-        # a run of digits with at most three separators between two of them
+        if c not in (1, 5, 7) and buf[i] != 45:  # most bytes can start nothing
+            i += 1
+            continue
+        hit, reach = 0, i + 64
         if c == 1:
-            digits += 1
-            gap = 0
+            # digits with at most three separators between two of them
+            near = i - last_digit <= 4
+            for q in range(max(last_digit + 1, i - 3), i):
+                near = near and cls[buf[q]] in (2, 8)
+            digits = digits + 1 if near else 1
             if digits == 7 or (digits > 7 and digits % 32 == 0):
                 hit |= 2
-        elif c in (2, 8):
-            gap += 1
-            if gap > 3:
-                digits = 0
-        else:
-            digits = 0
-        # four groups of one to three digits joined by dots
-        if c == 1:
-            quad_digits += 1
-            if quad_digits > 3:
-                dots = 0
-            elif dots >= 3 and quad_digits == 1:
-                hit |= 4
-        elif buf[i] == 46 and 0 < quad_digits <= 3:
-            dots += 1
-            quad_digits = 0
-        else:
-            dots = 0
-            quad_digits = 0
-        # hexadecimal groups joined by colons
-        if c in (1, 3):
-            hex_run += 1
-            if hex_run > 4:
-                colons = 0
-        elif c == 5:
-            colons += 1
-            hex_run = 0
-            if colons in (2, 7):
-                hit |= 8
-        else:
-            colons = 0
-            hex_run = 0
-        # a token of letters and digits
-        if c in (1, 3, 4, 6) or buf[i] == 45:
-            token += 1
-            if c == 1:
-                token_digits += 1
-            elif c in (3, 4):
-                token_letters += 1
-            if token >= 16 and token_digits >= 2 and token_letters >= 2 and (token == 16 or token % 32 == 0):
-                hit |= 16
-            elif token == 24 or (token_digits == 2 and token > 16):
-                if token_digits >= 2 and token_letters >= 2:
+            # four groups of one to three digits joined by dots
+            if last_digit == i - 1:
+                octet += 1
+            else:
+                dots = dots + 1 if last_digit == i - 2 and buf[i - 1] == 46 and octet <= 3 else 0
+                octet = 1
+                if dots >= 3:
+                    hit |= 4
+            last_digit = i
+            # a long token of letters and digits
+            if i >= token_end:
+                first = i
+                while first > start and i - first < 64 and _in_token(cls, buf[first - 1]):
+                    first -= 1
+                token_end = i
+                letters = 0
+                while token_end < end and _in_token(cls, buf[token_end]):
+                    letters += cls[buf[token_end]] in (3, 4)
+                    token_end += 1
+                for q in range(first, i):
+                    letters += cls[buf[q]] in (3, 4)
+                if token_end - first >= 16 and letters >= 2:
                     hit |= 16
-            elif token == 5 and buf[i - 4] == 45 and buf[i - 3] == 45 and buf[i - 2] == 45 and buf[i - 1] == 45:
-                hit |= 16  # ----- opens a key block
-        else:
-            token = 0
-            token_digits = 0
-            token_letters = 0
-        if c == 7:
+                    reach = max(reach, token_end)
+        elif c == 5:
+            # hexadecimal groups joined by colons
+            chained = i - last_colon <= 5
+            for q in range(max(last_colon + 1, i - 4), i):
+                chained = chained and cls[buf[q]] in (1, 3)
+            colons = colons + 1 if chained else 1
+            last_colon = i
+            if colons >= 2 and i + 1 < end and cls[buf[i + 1]] in (1, 3, 5):
+                hit |= 8
+        elif c == 7:
             hit |= 1
+        elif i + 1 < end and i - 4 >= start and buf[i + 1] == 66:
+            if buf[i - 1] == buf[i - 2] == buf[i - 3] == buf[i - 4] == 45:  # -----B opens a key block
+                hit |= 16
         if hit:
             a = max(start, i - 96)
-            b = min(end, i + 64)
+            b = min(end, reach)
             if n and a <= out[n - 1, 1]:
-                out[n - 1, 1] = b
+                out[n - 1, 1] = max(b, out[n - 1, 1])
                 out[n - 1, 2] |= hit
             else:
                 if n == limit:
@@ -117,6 +114,7 @@ def _scan(buf, start, end, cls, out, limit):  # type: ignore[no-untyped-def]
                 out[n, 1] = b
                 out[n, 2] = hit
                 n += 1
+        i += 1
     # a region must not begin or end inside a token: move its edges to white space, at most 192 bytes
     for r in range(n):
         a, b = out[r, 0], out[r, 1]

@@ -41,7 +41,8 @@ _FILE_SUFFIXES = frozenset(b"png jpg jpeg gif svg webp css js html php pdf zip e
 
 # Formats that are telephone numbers without further evidence, by country. A country's plan is its regulator's.
 PHONE_FORMATS: dict[str, str] = {
-    "E164": rf"\+[1-9]\d{{0,2}}(?:{SEP}?\(\d{{1,4}}\))?(?:[ .\-/]?\d{{1,5}}){{1,6}}(?: ?(?:x|ext\.?) ?\d{{1,6}})?",
+    "E164": rf"\+[1-9]\d{{0,2}}(?:{SEP}?\(\d{{1,4}}\))?(?:[ .\-/]?\d{{1,5}}){{0,5}}[ .\-/]?\d{{2,5}}"
+            r"(?: ?(?:x|ext\.?) ?\d{1,6})?",
     "00": rf"00[1-9]\d{{0,2}}[ .\-]\(?\d{{1,4}}\)?(?:{SEP}\d{{2,5}}){{1,4}}(?: ?(?:x|ext\.?) ?\d{{1,6}})?",
     "US": rf"(?:1[ .\-])?(?:\([2-9]\d\d\){S}?|[2-9]\d\d[.\-])[2-9]\d\d[.\-]\d{{4}}(?: ?(?:x|ext\.?) ?\d{{1,6}})?"
           rf"|[2-9]\d\d [2-9]\d\d-\d{{4}}",
@@ -66,7 +67,8 @@ _PHONE_WORD = _compile(
     r"messages? (?:at|to|on)|\bring me|reach (?:me|us) (?:at|on)|\bcontact:|\bhandy|\bportable\b|celular|"
     "телефон|тел\\.|电话|電話|手机|전화|هاتف|טלפון|נייד|फ़ोन|โทร", True)
 _PHONE_WORD_AFTER = _compile(r"^[ \-,(]{0,3}(?:office|fax|mobile|cell|phone|desk|home|work)\b", True)
-_DATE = _compile(r"^(?:(?:19|20)\d\d[./\-](?:0?[1-9]|1[0-2])[./\-](?:0?[1-9]|[12]\d|3[01])"
+_DATE = _compile(r"^(?:(?:19|20)\d\d ?- ?(?:19|20)\d\d"
+                 r"|(?:19|20)\d\d[./\-](?:0?[1-9]|1[0-2])[./\-](?:0?[1-9]|[12]\d|3[01])"
                  r"|(?:0?[1-9]|[12]\d|3[01])[./\-](?:0?[1-9]|[12]\d|3[01])[./\-](?:19|20)?\d\d)(?:$|\D)")
 
 _CARD = _compile(r"\d{4}(?:[ \-]\d{4}){2,3}(?:[ \-]\d{1,4})?|3\d{3}[ \-]\d{6}[ \-]\d{4,5}|\d{12,19}")
@@ -77,7 +79,8 @@ _IBAN = _compile(r"[a-z]{2}\d\d(?: ?[a-z0-9]{2,4}){3,8}(?: ?[a-z0-9]{1,4})?", Tr
 _IPV4 = _compile(r"(?:(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)\.){3}(?:25[0-5]|2[0-4]\d|1\d\d|[1-9]?\d)")
 _IPV6 = _compile(r"[0-9a-f]{0,4}(?::[0-9a-f]{0,4}){2,7}", True)
 _VERSION_WORD = _compile(r"(?:version|release|build|firmware|driver|\bv|\bver\.?|chrome/|firefox/|safari/|edge?/|opr/"
-                         r"|section|§|\boid\b)[ :=]*$", True)
+                         rf"|section|chapter|§|\boid\b|identifier)(?:[:=(\"']|{S}|§)*$", True)
+_ADDRESS_WORD = _compile(r"\bip\b|\bipv4|address|\bhost|\bdns\b|server|\bping\b|client|\bfrom\b|gateway", True)
 
 SECRET_FORMATS: dict[str, str] = {
     "aws": r"\b(?:AKIA|ASIA)[0-9A-Z]{16}\b",
@@ -97,7 +100,8 @@ _ASSIGNED = _compile(r"(?:api[_\-]?key|secret|access[_\-]?token|auth[_\-]?token|
 
 _NATIONAL: dict[str, tuple["re2._Regexp", "re2._Regexp | None"]] = {
     # kind: (form, the word that must stand near it where the check digit alone is weak)
-    "es_dni": (_compile(r"\b(?:\d{8}|[XYZ]\d{7})[ \-]?[A-HJ-NP-TV-Z]\b"), None),
+    "es_dni": (_compile(r"\b(?:\d{8}|[XYZ]\d{7})[ \-]?[A-HJ-NP-TV-Z]\b"),
+               _compile(r"\bdni\b|\bnif\b|\bnie\b|identidad", True)),
     "it_cf": (_compile(r"\b[A-Z]{6}\d\d[A-EHLMPRST]\d\d[A-Z]\d{3}[A-Z]\b", True), None),
     "br_cpf": (_compile(r"\b\d{3}\.\d{3}\.\d{3}-\d\d\b"), None),
     "cn_id": (_compile(r"\b[1-9]\d{16}[\dXx]\b"), None),
@@ -106,6 +110,13 @@ _NATIONAL: dict[str, tuple["re2._Regexp", "re2._Regexp | None"]] = {
     "nl_bsn": (_compile(r"\b\d{9}\b"), _compile(r"\bbsn\b|burgerservice|sofinummer", True)),
     "in_aadhaar": (_compile(r"\b[2-9]\d{3} ?\d{4} ?\d{4}\b"), _compile("aadhaar|aadhar|uidai|आधार", True)),
 }
+# Cheap first looks: most regions hold none of them.
+_ANY_NATIONAL = _compile(
+    r"\b[1-9]\d{7,17}[A-Z]?\b|\b[XYZ]\d{7}|\b[A-Z]{6}\d\d[A-Z]|\d{3}\.\d{3}\.\d{3}-|\b[12] ?\d\d ?\d\d|"
+    r"\b[2-9]\d{3} \d{4}|\b\d{8}[ \-][A-Z]\b", True)
+_ANY_SECRET = _compile(
+    r"AKIA|ASIA|gh[pousr]_|github_pat_|glpat-|AIza|xox[abeoprs]-|[rs]k_|sk-|eyJ|-----BEGIN|"
+    r"(?i:api[_\-]?key|secret|token|passw)")
 
 
 @dataclass(frozen=True)
@@ -131,7 +142,7 @@ def _bounded(text: bytes, start: int, end: int) -> bool:
     """Does nothing that would belong to the same token touch text[start:end]."""
     if start and text[start - 1] in _WORD_BYTES:
         return False
-    if start > 1 and text[start - 1] in b"-." and text[start - 2] in b"0123456789":
+    if start > 1 and text[start - 1] in b"-./" and text[start - 2] in b"0123456789":
         return False
     if end < len(text) and text[end] in _WORD_BYTES:
         return False
@@ -153,6 +164,8 @@ def _emails(text: bytes, rules: Rules) -> Iterable[Span]:
 
 
 def _secrets(text: bytes, rules: Rules) -> Iterable[Span]:
+    if not _ANY_SECRET.search(text):
+        return
     for m in _SECRET.finditer(text):
         yield Span(m.start(), m.end(), "secret")
     for m in _ASSIGNED.finditer(text):
@@ -183,6 +196,9 @@ def _addresses(text: bytes, rules: Rules) -> Iterable[Span]:
         if not _bounded(text, start, end) or _VERSION_WORD.search(text[max(0, start - 16) : start]):
             continue
         if end < len(text) and text[end : end + 1] == b"." and text[end + 1 : end + 2].isdigit():
+            continue
+        # 7.8.2.20 is a section, or a version: three digits that stand alone need a word for an address near them
+        if all(len(octet) == 1 for octet in text[start:end].split(b".")[:3]) and not _near(_ADDRESS_WORD, text, start):
             continue
         if validators.ip_address(text[start:end].decode("ascii"), rules.private_ips):
             yield Span(start, end, "ip")
@@ -225,10 +241,10 @@ def _identities(text: bytes, rules: Rules) -> Iterable[Span]:
         if _bounded(text, start, end) and validators.us_ssn(_digits(raw)) and (
                 raw[3:4] == b"-" or _near(_SSN_WORD, text, start, 40)):
             yield Span(start, end, "us_ssn")
-    for kind, (form, word) in _NATIONAL.items():
+    for kind, (form, word) in _NATIONAL.items() if _ANY_NATIONAL.search(text) else ():
         for m in form.finditer(text):
             start, end = m.span()
-            if word is not None and not _near(word, text, start):
+            if not _bounded(text, start, end) or (word is not None and not _near(word, text, start)):
                 continue
             if validators.NATIONAL[kind](text[start:end].decode("ascii")):
                 yield Span(start, end, kind)
@@ -265,7 +281,7 @@ _Finder = Callable[[bytes, Rules], Iterable[Span]]
 _FINDERS: tuple[tuple[int, _Finder], ...] = (
     (candidates.TOKEN | candidates.DIGITS, _secrets), (candidates.AT, _emails), (candidates.DIGITS, _ibans),
     (candidates.HEX, _addresses6), (candidates.QUAD, _addresses), (candidates.DIGITS, _cards),
-    (candidates.DIGITS, _identities), (candidates.DIGITS, _phones),
+    (candidates.DIGITS | candidates.TOKEN, _identities), (candidates.DIGITS, _phones),
 )
 
 

@@ -27,7 +27,7 @@ def card(digits: str) -> bool:
 def card_brand(digits: str) -> bool:
     """Issuer prefix and length of a known brand (ISO/IEC 7812)."""
     length = len(digits)
-    return len(set(digits)) > 2 and (
+    return len(set(digits)) > 1 and (
         (digits[0] == "4" and length in (13, 16, 19))  # Visa
         or (length == 16 and ("51" <= digits[:2] <= "55" or "2221" <= digits[:4] <= "2720"))  # Mastercard
         or (length == 15 and digits[:2] in ("34", "37"))  # American Express
