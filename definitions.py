@@ -21,6 +21,7 @@ from checks.yields import yield_checks  # noqa: E402
 from gristmill.funnel import FUNNEL, Plan  # noqa: E402
 from gristmill.observe.progress import Reporter, Silent  # noqa: E402
 from gristmill.params import Pipeline, read_pipeline  # noqa: E402
+from resources.held_sqlite import hold_connections  # noqa: E402
 from resources.places import Places  # noqa: E402
 from sensors.landing import landing_sensor  # noqa: E402
 
@@ -79,5 +80,6 @@ def build_definitions(pipeline: Pipeline | None = None, *, reporter: Reporter | 
 
 @dg.definitions
 def defs() -> dg.Definitions:
-    """What ``dagster dev`` loads; read when it asks, not at import."""
+    """What ``dagster dev`` and the runs it starts load; read when they ask, not at import."""
+    hold_connections()
     return build_definitions()
