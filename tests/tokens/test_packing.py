@@ -36,7 +36,7 @@ def test_every_token_is_packed_once_and_documents_stay_whole(lengths, seq_len):
         assert pieces.count(d) == -(-n // seq_len)  # cut only where a document is longer than a sequence
 
 
-@pytest.mark.parametrize("seq_len", [2048, 8192, 32768])
+@pytest.mark.parametrize("seq_len", [2048, 8192, 32768, 131072])
 def test_at_most_one_percent_is_padding_on_web_lengths(seq_len):
     # Tokens of web pages are about lognormal (median 750, mean 1,400), with long ones up to 200k; a shard of 40M.
     rng = np.random.default_rng(seq_len)
