@@ -146,8 +146,8 @@ def open_holdout(root: str | Path, expected_hash: str | None = None, *,
     raw = _manifest_bytes(blobs)
     if raw is None:
         raise HoldoutError(
-            f"there are no hold-outs in {blobs.root}: freeze the benchmarks first (gristmill init --holdout FILE), before "
-            "any page is read, and name the hash in extract.holdout_hash"
+            f"there are no hold-outs in {blobs.root}: freeze the benchmarks first (gristmill init --holdout FILE), "
+            "before any page is read, and name the hash in extract.holdout_hash"
         )
     found = hashlib.sha256(raw).hexdigest()
     if expected_hash is not None and found != expected_hash:

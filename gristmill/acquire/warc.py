@@ -1,12 +1,14 @@
 """Reading a WARC or ARC file, also a damaged one: what can be read is read, what is lost is listed.
 
-Belongs here: records of compressed files, and resynchronisation after damage. Does not belong here: compression
-(``members.py``), heads (``heads.py``), uncompressed files (``plain.py``), the HTTP message inside (``http.py``). Memory
-is bounded by ``max_record_bytes`` and a few blocks, whatever the file's size.
+Belongs here: records of compressed files, and resynchronisation after damage. Does not belong here: the fast way
+through what is undamaged (``fast.py``), compression (``members.py``), heads (``heads.py``), uncompressed files
+(``plain.py``), the HTTP message inside (``http.py``). Memory is bounded by ``max_record_bytes`` and a few blocks,
+whatever the file's size.
 """
 
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
+from gristmill.acquire.fast import fast_records
 from gristmill.acquire.heads import (
     BLANK,
     HEAD_END,
@@ -24,6 +26,8 @@ from gristmill.acquire.source import Source
 
 MAX_DRAIN = 4 << 30  # bytes of one record inflated only to find its end; beyond this the next member is searched for
 PIECE = 256 << 10  # decoded bytes asked for at a time
+ORDINARY = 8  # records the fast way must give to be tried again at once
+MAX_WAIT = 64  # members read the other way before it is tried again
 
 
 class _Stream:
@@ -148,7 +152,15 @@ def read_records(source: Source, start: int = 0, end: int | None = None, *,
             yield from plain_records(source, max_record_bytes)
         return
     at = codec.skip(0) if start == 0 else next_member(codec, start)
+    wait = penalty = 0
     while at < end:
+        if codec.name == "gzip" and not wait:
+            at, read = yield from _counted(fast_records(source, at, end, max_record_bytes))
+            # Where little is ordinary, trying costs more than it saves: try ever less often.
+            wait = penalty = 0 if read >= ORDINARY else min(2 * penalty + 1, MAX_WAIT)
+            if at >= end:
+                return
+        wait = max(wait - 1, 0)
         after = source.size
         try:
             stream = _Stream(codec, at)
@@ -159,6 +171,17 @@ def read_records(source: Source, start: int = 0, end: int | None = None, *,
             after = next_member(codec, at + 1)
             yield Loss(at, after - at, str(error), count_members(codec, at, after))
         at = after
+
+
+def _counted(records: Generator[RawRecord, None, int]) -> Generator[RawRecord, None, tuple[int, int]]:
+    count = 0
+    while True:
+        try:
+            record = next(records)
+        except StopIteration as stop:
+            return int(stop.value), count
+        count += 1
+        yield record
 
 
 def _member_records(stream: _Stream, offset: int, cap: int) -> Iterator[RawRecord | Loss]:

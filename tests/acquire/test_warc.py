@@ -6,6 +6,7 @@ warcio and FastWARC lose everything after the damage; that is stated here too, s
 import gzip
 import hashlib
 import io
+import random
 import tracemalloc
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from warcio.archiveiterator import ArchiveIterator
 
+from gristmill.acquire import warc
 from gristmill.acquire.heads import Loss, RawRecord
 from gristmill.acquire.source import Source
 from gristmill.acquire.warc import read_records
@@ -357,3 +359,42 @@ def test_the_real_arc_reads_as_warcio_reads_it():
     ours = [f for f in read_records(Source(LocalBlobs(SHARED), path, len(raw))) if isinstance(f, RawRecord)]
     assert [(r.get(b"warc-target-uri") or b"").decode() for r in ours][1:] == [t[0] for t in theirs][1:]
     assert [(r.get(b"warc-date") or b"").decode() for r in ours][1:] == [t[1] for t in theirs][1:]
+
+
+@pytest.mark.shared
+@needs_data
+@pytest.mark.parametrize("path", [p for p in REAL if p.endswith(".warc.gz")])
+def test_the_fast_way_gives_what_the_slow_way_gives(path, monkeypatch):
+    place = Source(LocalBlobs(SHARED), path, (SHARED / path).stat().st_size)
+    fast = list(read_records(place))
+
+    monkeypatch.setattr(warc, "fast_records", lambda source, start, end, cap: _nothing(start))
+    assert list(read_records(place)) == fast
+
+
+def test_the_fast_way_stops_at_what_is_out_of_the_ordinary(tmp_path):
+    """Tiny records, several in a member, blanks missing, no length: each is read the other way, and equals it."""
+    tiny = [record(f"http://t.example/{i}", b"x" * i, content_type="a/b") for i in range(6)]
+    big = ten(60)
+    odd = [gzip.compress(tiny[0] + tiny[1] + tiny[2]), gzip.compress(big[0][:-4]), gzip.compress(big[1] + b"trailing"),
+           gzip.compress(big[2].replace(b"Content-Length", b"Xontent-Length")), gzip.compress(b""),
+           gzip.compress(record("http://s.example/", b"short", length=100)), gzip.compress(b"\r\n" + big[3]),
+           b"\x00" * 20]
+    rng = random.Random(7)
+    for _ in range(60):
+        members = [gzip.compress(rng.choice([*tiny, *big])) for _ in range(12)]
+        members[rng.randrange(12)] = rng.choice(odd)
+        place = source(tmp_path, b"".join(members))
+        fast, slow = list(read_records(place)), list(_slow(place))
+        assert fast == slow
+
+
+def _slow(place):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(warc, "fast_records", lambda source, start, end, cap: _nothing(start))
+        yield from read_records(place)
+
+
+def _nothing(start):
+    return start
+    yield
