@@ -98,13 +98,14 @@ def make_demo(out: str | Path, pages: int = PAGES) -> DemoTruth:
     files[FILE] = truth.to_bytes()
     written = [name for name, data in sorted(files.items()) if _write(folder / name, data)]
     root = f"{HOLDOUT}/{digest(truth.benchmarks)[:12]}"  # write-once: other benchmarks are another hold-out
+    before = _files(folder, root, MODELS)
     pins = _pins(folder, builder, root)
     config = {PIPELINE: _pipeline(pins, root), RECIPE: _recipe(pages, truth)}
     written += [name for name, data in config.items() if _write(folder / name, data)]
     made = {name: hashlib.sha256(data).hexdigest() for name, data in {**files, **config}.items()}
-    for file in sorted([*(folder / root).rglob("*"), *(folder / MODELS).rglob("*")]):
-        if file.is_file():
-            made[file.relative_to(folder).as_posix()] = _sha256(file) or ""
+    pinned = _files(folder, root, MODELS)
+    written += sorted(set(pinned) - set(before))
+    made |= pinned
     for name in sorted(set(done.get("files", {})) - set(made)):
         if name.startswith(f"{LANDING}/"):  # of a demo of another size; hold-outs and models stay, by their hash
             (folder / name).unlink(missing_ok=True)
@@ -263,6 +264,12 @@ def _sha256(file: Path) -> str | None:
         return hashlib.sha256(file.read_bytes()).hexdigest()
     except (FileNotFoundError, IsADirectoryError):
         return None
+
+
+def _files(folder: Path, *below: str) -> dict[str, str]:
+    """Path -> sha256 of all files in some of the demo's folders."""
+    found = [p for place in below for p in (folder / place).rglob("*") if p.is_file()]
+    return {p.relative_to(folder).as_posix(): _sha256(p) or "" for p in sorted(found)}
 
 
 def _write(file: Path, data: bytes) -> bool:
