@@ -22,7 +22,9 @@ def catalogue_records(part: Partition) -> None:
         table.filter(pc.is_in(table.column("doc_id"), value_set=wanted.combine_chunks()))
         for table in part.read_all("clusters", ["doc_id", "dup_cluster_id"])
     ]
-    hosts = part.read("unique_records", ["host", "trap"], role="hosts")
+    # By payload at intake, and by text once there was one: a page that shows the time has a payload of its own.
+    seen = [part.read(asset, ["host", "trap"], role="hosts") for asset in ("unique_records", "provenance")]
+    hosts = pa.concat_tables(seen)
     traps = hosts.filter(hosts.column("trap")).column("host")
     table = lib.records(provenance, unique, exact, pa.concat_tables(clusters), traps)
     part.write(table)

@@ -231,6 +231,7 @@ class World:
                 }
                 for r, d in zip(base, own)
             ],
+            hosts=[],
         )
 
     def _by_doc(
@@ -382,9 +383,12 @@ class World:
     def range_of(self, i: bytes) -> int:
         return int(shuffle.range_of(np.array([int.from_bytes(i[:8], "big")], np.uint64), self.plan.buckets)[0])
 
-    def _put(self, asset: str, crawl: str, bucket: int, schema: pa.Schema, rows: list[dict[str, Any]]) -> None:
+    def _put(self, asset: str, crawl: str, bucket: int, schema: pa.Schema, rows: list[dict[str, Any]],
+             hosts: list[dict[str, Any]] | None = None) -> None:
         part = self.part(asset, crawl, bucket)
         part.write(schemas.from_rows(rows, schema), schema)
+        if hosts is not None:
+            part.write(schemas.from_rows(hosts, schemas.HOSTS), schemas.HOSTS, role="hosts")
         self.commit(part)
 
     # -- the stages under test -------------------------------------------------------------------------------------
