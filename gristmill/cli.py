@@ -17,7 +17,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="gristmill", description="Web crawls and other text in, training-ready tokens out."
     )
-    parser.add_argument("--version", action="store_true", help="print the version")
+    parser.add_argument("--version", dest="show_version", action="store_true", help="print the version")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND")
     for command in COMMANDS:
         command(commands)
@@ -33,7 +33,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return run_launch(arguments[1:])
     parser = build_parser()
     args = parser.parse_args(arguments)
-    if args.version:
+    if args.show_version:
         from gristmill import __version__
 
         print(__version__)
