@@ -11,24 +11,27 @@ from pathlib import Path
 import pytest
 
 from gristmill.demo.make import make_demo
+from gristmill.funnel import Plan
+from gristmill.params import read_pipeline
 from gristmill.store import Store
 
 SCRIPT = Path(__file__).with_name("run_demo.py")
 pytestmark = pytest.mark.timeout(600)
 
 
-def start(demo: Path, store: Path, workers: int) -> subprocess.Popen[str]:
-    command = [sys.executable, str(SCRIPT), str(demo), str(store), str(workers)]
+def start(demo: Path, store: Path, workers: int, *more: str) -> subprocess.Popen[str]:
+    command = [sys.executable, str(SCRIPT), str(demo), str(store), str(workers), *more]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
 
 
 @dataclass(frozen=True)
 class Run:
-    """An undisturbed run: the hash of its manifest, and its lines."""
+    """An undisturbed run: the hash of its manifest, its lines, and what it committed."""
 
     store: Path
     hash: str
     lines: tuple[str, ...]
+    content: dict[str, str]
 
 
 def finish(process: subprocess.Popen[str]) -> tuple[str, tuple[str, ...]]:
@@ -49,7 +52,7 @@ def mini(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def undisturbed(mini: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
     store = tmp_path_factory.mktemp("undisturbed")
     hash_, lines = finish(start(mini, store, 2))
-    return Run(store, hash_, lines)
+    return Run(store, hash_, lines, content(store))
 
 
 def content(store: Path) -> dict[str, str]:
@@ -61,7 +64,7 @@ def content(store: Path) -> dict[str, str]:
 @pytest.mark.parametrize("workers", [1, pytest.param(4, marks=pytest.mark.slow)])
 def test_any_number_of_workers_gives_the_same_bytes(mini: Path, undisturbed: Run, workers: int, tmp_path: Path):
     hash_, lines = finish(start(mini, tmp_path, workers))
-    theirs, ours = content(undisturbed.store), content(tmp_path)
+    theirs, ours = undisturbed.content, content(tmp_path)
     assert sorted(ours) == sorted(theirs)
     assert [p for p in ours if ours[p] != theirs[p]] == []
     assert hash_ == undisturbed.hash
@@ -72,6 +75,16 @@ def test_a_second_run_computes_nothing(mini: Path, undisturbed: Run):
     hash_, lines = finish(start(mini, undisturbed.store, 2))
     assert hash_ == undisturbed.hash
     assert [line for line in lines if not line.endswith("current")] == []
+
+
+def test_a_changed_parameter_makes_its_stage_and_those_below_and_no_others(mini: Path, undisturbed: Run):
+    pipeline = read_pipeline(mini / "pipeline.yaml")
+    assert not pipeline.params.safety.private_ips
+    changed = (mini / "pipeline.yaml").read_text() + "  safety:\n    private_ips: true\n"
+    (mini / "changed.yaml").write_text(changed)
+    _, lines = finish(start(mini, undisturbed.store, 2, "changed.yaml", "changed"))
+    computed = {line.split()[0] for line in lines if line.endswith("computed")}
+    assert computed == {"safety", *Plan(pipeline.params).downstream("safety")}
 
 
 def kill_and_resume(mini: Path, undisturbed: Run, store: Path, seed: int) -> None:
@@ -93,7 +106,7 @@ def kill_and_resume(mini: Path, undisturbed: Run, store: Path, seed: int) -> Non
     current = sum(line.endswith("current") for line in lines)
     assert current >= after - 1, "what was committed before the kill was made again"
     assert hash_ == undisturbed.hash
-    assert content(store) == content(undisturbed.store)
+    assert content(store) == undisturbed.content
 
 
 @pytest.mark.parametrize("seed", range(3))
