@@ -1,8 +1,7 @@
-"""Check results and data versions of single partitions, in range runs too.
+"""Check results of single partitions, in range runs too.
 
-Belongs here: the one place that writes an evaluation a partition, and a partition's own data version. Dagster 1.13
-stores a range run's check once, with no partition, and copies one data version to all partitions; so evaluations and
-materialisation events are written here directly. Does not belong here: what is judged.
+Belongs here: the one place that writes an evaluation a partition. Dagster 1.13 stores a range run's check once, with no
+partition, so the evaluations are written here directly. Does not belong here: what is judged.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,7 +12,6 @@ import dagster as dg
 from dagster._core.definitions.asset_checks.asset_check_evaluation import (
     AssetCheckEvaluationTargetMaterializationData,
 )
-from dagster._core.definitions.data_version import DATA_VERSION_IS_USER_PROVIDED_TAG, DATA_VERSION_TAG
 from dagster._core.events import DagsterEvent, DagsterEventType
 
 
@@ -79,12 +77,3 @@ def _value(value: Any) -> dg.MetadataValue:
     if isinstance(value, float):
         return dg.MetadataValue.float(value)
     return value if isinstance(value, dg.MetadataValue) else dg.MetadataValue.text(str(value))
-
-
-def data_version_event(asset: dg.AssetKey, partition: str, digest: str,
-                       metadata: Mapping[str, Any]) -> dg.AssetMaterialization:
-    """A materialisation that gives one partition its own content digest as data version; the latest event wins."""
-    return dg.AssetMaterialization(
-        asset_key=asset, partition=partition, metadata=dict(metadata),
-        tags={DATA_VERSION_TAG: digest, DATA_VERSION_IS_USER_PROVIDED_TAG: "true"},
-    )

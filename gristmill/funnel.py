@@ -127,7 +127,7 @@ FUNNEL: tuple[Stage, ...] = (
           ("minhash", "band_index"),
           _on("near", "signatures", scope="crawl"),
           "This crawl's generation of the index across crawls: band keys of survivors, with a bloom filter."),
-    Stage("provenance", "acquire", "bucket", "gristmill.acquire.stages:provenance", 1, ("unique",),
+    Stage("provenance", "release", "bucket", "gristmill.acquire.stages:provenance", 1, ("unique",),
           _on("raw_warc", "unique_records", "text", "language", "near"),
           "Where every record came from: URL, time, tier, licence, robots state, language, parent."),
     Stage("heuristics", "quality", "bucket", "gristmill.quality.stages:heuristics", 1, (),
