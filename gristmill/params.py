@@ -86,39 +86,38 @@ class LanguageParams(Params):
 class LineParams(Params):
     """Boilerplate lines: in more than max(min_docs, share x documents) documents of a crawl."""
 
-    min_docs: int = 100
-    share: float = 10_000 / 9e10
-    reference: int | None = None
+    min_docs: int = Field(100, ge=1)
+    share: float = Field(10_000 / 9e10, ge=0, le=1)  # the reference: 10,000 at 9e10 documents
 
 
 class MinHashParams(Params):
     """Signatures and bands. Presets are in ``deduplicate/minhash.py``; the numbers here are what counts."""
 
     shingle: Literal["word", "char"] = "word"
-    n: int = 5
-    bands: int = 14
-    rows: int = 8
-    seed: int = 1
-    fold_digits: bool = False
+    n: int = Field(5, ge=1)  # units a shingle: FineWeb's 5 words
+    bands: int = Field(14, ge=1, le=255)
+    rows: int = Field(8, ge=1)
+    seed: int = Field(1, ge=0)
+    fold_digits: bool = False  # folded, pages of one template with other numbers are one page
 
 
 class ClusterParams(Params):
     """Edges, verification, components."""
 
-    bands_per_pass: int = 5
+    bands_per_pass: int = Field(5, ge=1)  # bounds memory; the result is the same
     verify: Literal["none", "signature", "jaccard"] = "signature"
-    verify_at: float = 0.8
-    max_leaders: int = 256
-    bucket_cap: int = 10_000
-    cluster_cap: int = 1_000
+    verify_at: float = Field(0.8, gt=0, le=1)
+    max_leaders: int = Field(256, ge=1)
+    bucket_cap: int = Field(10_000, ge=1)
+    cluster_cap: int = Field(1_000, ge=2)
 
 
 class BandIndexParams(Params):
     """The index across crawls."""
 
-    max_postings: int = 64
-    bits_per_key: int = 12
-    min_band_matches: int = 4
+    max_postings: int = Field(64, ge=1)
+    bits_per_key: int = Field(12, ge=1)  # 0.5 % of false positives; 8 bits give 3 %
+    min_band_matches: int = Field(4, ge=1)  # for 14 x 8; other presets state their own
 
 
 class ScorerParams(Params):
