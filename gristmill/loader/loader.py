@@ -246,19 +246,31 @@ class TokenLoader:
                 self._take(skips, holes)
 
     def _take(self, skips: Collection[Skip], holes: Collection[Hole]) -> None:
-        changed = False
-        for skip in skips:
-            if self.skips.add(skip):
-                changed = True
-                if skip.from_step < self.step:
-                    raise ShardError(
-                        f"shard {skip.shard} is skipped from step {skip.from_step}, and this rank has shown step "
-                        f"{self.step - 1} without knowing: agree further ahead (a larger margin), and go back to a "
-                        "checkpoint before that step")
+        fresh = [skip for skip in skips if self.skips.lacks(skip)]
+        for skip in fresh:
+            if skip.from_step < self.step:
+                raise ShardError(
+                    f"shard {skip.shard} is skipped from step {skip.from_step}, and this rank has shown step "
+                    f"{self.step - 1} without knowing: agree further ahead (a larger margin), and go back to a "
+                    "checkpoint before that step")
         for hole in holes:
             self.skips.add_hole(hole)
-        if changed:
-            self._substitutes.use(self.skips)
+        if fresh:
+            wider = SkipSet([*self.skips.skips, *fresh], self.skips.holes)
+            try:
+                self._substitutes.use(wider)
+            except ShardError:
+                self._substitutes.use(self.skips)
+                raise
+            self.skips = wider
+
+    def agree_with_others(self) -> None:
+        """Be one of several readers of a run: from here on only a ``SkipFolder`` can agree to skip a bad shard.
+
+        For worker processes, which cannot tell each other what one of them found.
+        """
+        if isinstance(self._agree, Alone | Callback):
+            self._agree = None
 
     def _met(self, error: DamagedShardError, step: int, positions: I64) -> None:
         """Agree to skip a shard that could not be read, and replace it in the samples that met it."""

@@ -221,9 +221,8 @@ def open_manifest(
     where = place if place is not None else open_place(root, options)
     text = str(manifest)
     path = text if text.endswith(".json") else f"manifests/{text}/manifest.json"
-    local = Path(path) if text.endswith(".json") and Path(path).is_file() else where.local(path)
     try:
-        data: Any = where.read(path) if local is None else _map(local)
+        data = _read(where, path)
     except FileNotFoundError as error:
         raise ManifestError(f"no manifest {text} in {where.root}") from error
     digest = hashlib.sha256(data).hexdigest()
@@ -234,6 +233,18 @@ def open_manifest(
     except ValueError as error:
         raise ManifestError(f"{where.root}/{path} is not JSON: {error}") from error
     return _checked(where, path, digest, body)
+
+
+def _read(place: Place, path: str) -> Any:
+    """The bytes below the root, or else of a file on this machine. Raises FileNotFoundError."""
+    here = Path(path)
+    below = here if here.is_absolute() else place.local(path)
+    if below is not None:
+        return _map(below if below.is_file() else here)
+    try:
+        return place.read(path)
+    except FileNotFoundError:
+        return _map(here)
 
 
 def _map(path: Path) -> Any:

@@ -59,11 +59,15 @@ class SkipSet:
     def __bool__(self) -> bool:
         return bool(self._skips or self._holes)
 
-    def add(self, skip: Skip) -> bool:
-        """Take an entry in; False where it is known. Raises ShardError when it contradicts the one that is."""
+    def add(self, skip: Skip) -> None:
+        """Take an entry in. Raises ShardError when it contradicts the one that is known."""
+        if self.lacks(skip):
+            self._skips[skip.shard] = skip
+
+    def lacks(self, skip: Skip) -> bool:
+        """Whether an entry is new. Raises ShardError when it contradicts the one that is known."""
         known = self._skips.get(skip.shard)
         if known is None:
-            self._skips[skip.shard] = skip
             return True
         if known.from_step != skip.from_step:
             raise ShardError(f"shard {skip.shard} is skipped from step {known.from_step} here and from "
@@ -294,9 +298,8 @@ class Callback:
         return list(self._skips.values()), []
 
 
-class Alone:
+class Alone(Callback):
     """A single rank agrees with itself: the skip holds from the next step on."""
 
     def __init__(self) -> None:
-        self._answers = Callback(lambda shard, reason, step: step + 1)
-        self.propose, self.hole, self.known = self._answers.propose, self._answers.hole, self._answers.known
+        super().__init__(lambda shard, reason, step: step + 1)

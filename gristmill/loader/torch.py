@@ -5,7 +5,8 @@ module of the loader that imports torch.
 
 Use it with ``DataLoader(TokenDataset(...), batch_size=None, num_workers=n)``: worker w reads steps w, w + n, ..., and
 torch takes them in turn, so batches come in the order of their steps. Workers read ahead of training, so a checkpoint
-takes the steps that training has finished: ``dataset.state_dict(step)``.
+takes the steps that training has finished: ``dataset.state_dict(step)``. Workers agree on a bad shard through a
+``SkipFolder`` only; without one it stops the run.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -28,6 +29,8 @@ class TokenDataset(IterableDataset):  # type: ignore[misc, unused-ignore]
     def __iter__(self) -> Iterator[dict[str, Any]]:
         info = get_worker_info()
         first, stride = (0, 1) if info is None else (info.id, info.num_workers)
+        if info is not None:
+            self.loader.agree_with_others()
         for step in range(self.loader.step + first, self.loader.steps, stride):
             self.loader.step = step
             yield tensors(next(self.loader))

@@ -28,6 +28,17 @@ def test_a_manifest_is_found_by_version_or_path_and_pinned_by_hash(tmp_path):
         open_manifest(tmp_path, "v2")
 
 
+def test_the_stores_own_manifest_comes_before_one_of_the_working_folder(tmp_path, monkeypatch):
+    ours, other = small(tmp_path / "ours"), small(tmp_path / "other", seed=9)
+    monkeypatch.chdir(tmp_path / "other")
+    digest = hashlib.sha256(ours.path.read_bytes()).hexdigest()
+    assert open_manifest(tmp_path / "ours", "manifests/v1/manifest.json").hash == digest
+    copy = tmp_path / "other" / "copy.json"
+    copy.write_bytes(ours.path.read_bytes())
+    assert open_manifest(tmp_path / "ours", "copy.json").hash == digest  # only here: the working folder's it is
+    assert open_manifest(tmp_path / "ours", other.path).hash != digest
+
+
 def test_shards_are_read_as_they_are_written(tmp_path):
     made = small(tmp_path, select=0.5)
     manifest = open_manifest(tmp_path, "v1")

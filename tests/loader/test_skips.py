@@ -169,6 +169,8 @@ def test_more_than_a_thousandth_stops_the_run(made):
     loader = TokenLoader(made.root, "v1")
     with pytest.raises(ShardError, match=r"hold \d\.\d+% of what phase main draws, more than 0\.100%"):
         loader.skip(web_shard(made, 0), 10, "bad")
+    assert not loader.skips
+    assert next(loader)["step"] == 0  # who goes on in spite of it goes on as before
     # 1 of 40 shards at weight 0.8 is 2 %
     TokenLoader(made.root, "v1", max_skipped="0.03").skip(web_shard(made, 0), 10, "bad")
 
@@ -189,6 +191,16 @@ def test_contradictions_and_strangers_are_refused(made):
         loader.skip(web_shard(made, 0), 6, "bad")
     with pytest.raises(ShardError, match="does not have"):
         TokenLoader(made.root, "v1").skip("ab" * 32, 5, "bad")
+
+
+def test_a_reader_among_others_does_not_decide_alone(made):
+    damage(made, web_shard(made, 3))
+    for agree in (None, lambda shard, reason, step: step + 1):
+        loader = TokenLoader(made.root, "v1", max_skipped="0.1", agree=agree)
+        loader.agree_with_others()
+        with pytest.raises(ShardError, match="agree="):
+            list(loader)
+        assert not loader.skips
 
 
 def test_looking_at_a_batch_changes_nothing(made):
