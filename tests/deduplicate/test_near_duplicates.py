@@ -376,3 +376,19 @@ def test_recall_by_planted_jaccard(tmp_path):
 
 def test_rules_come_from_parameters():
     assert lsh.Rules() == lsh.Rules("signature", 0.8, 256, 10_000)
+
+
+@pytest.mark.service
+def test_on_an_object_store_the_same_bytes(s3_server, finished, tmp_path):
+    from gristmill.params import SiteConfig
+    from gristmill.store import Store
+
+    place, texts, _ = finished
+    local = world(tmp_path, grid=TWO)
+    remote = World(Store("s3://mill/deduplication", s3_server.options()), local.plan, SiteConfig())
+    remote.land("A", texts, days=[100 - i for i in range(len(texts))])
+    remote.run("A")
+    assert remote.digests("A", NEAR) == place.digests("A", NEAR)
+    remote.land("B", [edited(texts[5], 1, random.Random(1)), texts[6]])
+    remote.run("B")
+    assert [r["matched_crawl"] for r in remote.table("near", "B").to_pylist()] == ["A"]
