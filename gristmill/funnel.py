@@ -121,7 +121,7 @@ FUNNEL: tuple[Stage, ...] = (
           (*_on("band_buckets", "exact", scope="crawl"), *_on("text", "lines", scope="crawl")),
           "Connected components of the edges, and the first member of each.", first_alone=True),
     Stage("near", "deduplicate", "bucket", "gristmill.deduplicate.stages:near", 1,
-          ("minhash", "band_index"), (*_on("signatures"), *_on("clusters", scope="crawl")),
+          ("minhash", "band_index"), (*_on("signatures", "language"), *_on("clusters", scope="crawl")),
           "The verdict on each document: its cluster, its first member, its copy in an earlier crawl."),
     Stage("band_index", "deduplicate", "range", "gristmill.deduplicate.stages:band_index", 1,
           ("minhash", "band_index"),

@@ -40,9 +40,9 @@ def label(batches: Callable[[], Iterable[EdgeBatch]], folder: Path | None = None
         batches: a new iterator over all edges at each call.
         folder: where a large array of parents may lie.
     """
-    documents = np.zeros((0, 2), np.uint64)
-    for anchor, member, _ in batches():
-        documents = ids.unique(np.concatenate([documents, anchor, member]))
+    held = [ids.unique(np.concatenate([anchor, member])) for anchor, member, _ in batches()]
+    documents = ids.unique(np.concatenate([*held, np.zeros((0, 2), np.uint64)]))
+    del held
     similarity = np.full(len(documents), -1, np.float32)
     with Components(len(documents), folder) as components:
         for anchor, member, values in batches():

@@ -45,7 +45,7 @@ def documents(part: Partition, after: After = "exact", *, cleaned: bool = True, 
         where = _rows(lines["doc_id"], chosen["doc_id"], "lines")
         texts = clean_column(texts, lines["removed"].combine_chunks().take(pa.array(where)))
     return pa.table({
-        "crawl": pa.array([part.crawl] * chosen.num_rows, pa.string()),
+        "crawl": pa.repeat(pa.scalar(part.crawl, pa.string()), chosen.num_rows),
         "doc_id": chosen["doc_id"],
         "record_id": chosen["record_id"],
         "text": texts,

@@ -188,7 +188,7 @@ def _word_units(buf, start, end, table, units):  # type: ignore[no-untyped-def]
     """
     w = uint64(0x9E3779B97F4A7C15)
     inside = np.int64(0)
-    k = 0
+    k = np.int64(0)
     i = start
     while i < end:
         c = uint32(buf[i])

@@ -17,12 +17,20 @@ from gristmill.deduplicate import clusters as grouping
 from gristmill.deduplicate import exact as exact_groups
 from gristmill.deduplicate import lines as boilerplate
 from gristmill.deduplicate.compaction import opened
-from gristmill.deduplicate.documents import documents, exact_documents, texts_at, texts_of
+from gristmill.deduplicate.documents import (
+    count_by,
+    documents,
+    exact_documents,
+    texts_at,
+    texts_of,
+    with_language,
+)
 from gristmill.deduplicate.generations import earlier
 from gristmill.deduplicate.signature_files import gather, read_matrix
 from gristmill.errors import BandIndexError, DamagedPartitionError, ParameterError
 from gristmill.partition import Partition, state_check
 from gristmill.store import PartitionManifest
+from gristmill.text_units import text_buffers
 
 SEEN = pa.schema([("doc_id", schemas.ID), ("record_id", schemas.ID)])
 LABELS = pa.schema([*schemas.CLUSTERS, pa.field("host_bucket", pa.uint16())])
@@ -103,7 +111,7 @@ def lines(part: Partition) -> None:
     docs, texts = _extracted(part, seen=False)
     table, shown = boilerplate.remove(texts, keys[over])
     table = pa.table({
-        "crawl": pa.array([part.crawl] * docs.num_rows, pa.string()), "doc_id": docs["doc_id"],
+        "crawl": pa.repeat(pa.scalar(part.crawl, pa.string()), docs.num_rows), "doc_id": docs["doc_id"],
         "record_id": docs["record_id"], **{name: table[name] for name in table.column_names},
     })
     part.write(table)
@@ -114,7 +122,7 @@ def lines(part: Partition) -> None:
     }), schemas.REMOVED_LINES, role="removed")
     empty = int(np.count_nonzero(table["empty_after"].to_numpy()))
     part.report(
-        docs_in=docs.num_rows, docs_out=docs.num_rows, bytes_in=int(texts.nbytes), bound=n,
+        docs_in=docs.num_rows, docs_out=docs.num_rows, bytes_in=int(np.diff(text_buffers(texts)[1]).sum()), bound=n,
         bytes_out=int(table["bytes_after"].to_numpy().sum()), removed_lines=int(table["n_removed"].to_numpy().sum()),
         empty_after=empty,
     )
@@ -184,8 +192,8 @@ def band_buckets(part: Partition) -> None:
             mine = rows.take(pa.array(stars.member))
             anchor = rows["doc_id"].combine_chunks().take(pa.array(stars.anchor))
             out.append(pa.table({
-                "crawl": pa.array([part.crawl] * mine.num_rows, pa.string()), "band": mine["band"], "key": mine["key"],
-                "anchor": anchor, "doc_id": mine["doc_id"],
+                "crawl": pa.repeat(pa.scalar(part.crawl, pa.string()), mine.num_rows),
+                "band": mine["band"], "key": mine["key"], "anchor": anchor, "doc_id": mine["doc_id"],
                 "similarity": pa.array(stars.similarity, mask=np.isnan(stars.similarity)),
             }))
     part.write(pa.concat_tables(out))
@@ -265,7 +273,7 @@ def _label(part: Partition) -> pa.Table:
     first = grouping.first_of(found.label, when, record)
     n = len(found.doc_id)
     table = pa.table({
-        "crawl": pa.array([part.crawl] * n, pa.string()), "doc_id": ids.to_array(found.doc_id),
+        "crawl": pa.repeat(pa.scalar(part.crawl, pa.string()), n), "doc_id": ids.to_array(found.doc_id),
         "dup_cluster_id": ids.to_array(found.doc_id[found.label]), "dup_cluster_size": pa.array(found.size),
         "dup_of": ids.to_array(found.doc_id[first], first != np.arange(n)),
         "similarity": pa.array(found.similarity, mask=np.isnan(found.similarity)),
@@ -351,7 +359,7 @@ def near(part: Partition) -> None:
     }))
     part.report(docs_in=n, docs_out=int(survives.sum()), reasons={
         "near_duplicate": int((~first).sum()), "near_copy_in_earlier_crawl": int(old.sum()),
-    })
+    }, by={"lang": count_by(with_language(part, docs)["lang"].to_pylist(), survives.tolist())})
 
 
 @state_check("near")
