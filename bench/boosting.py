@@ -55,30 +55,39 @@ def train(rows: np.ndarray, target: np.ndarray, weight: np.ndarray, settings: Se
             gradient, curvature = (score - target) * weight, weight.copy()
         chosen = np.sort(rng.permutation(n)[: int(n * settings.row_share)]).astype(np.int64)
         picked = np.sort(rng.permutation(usable)[:width])
-        split, cut, value = _grow(bins, chosen, picked, gradient, curvature, settings.depth, settings.ridge,
-                                  settings.min_weight)
+        split, cut, value = _grow(
+            bins, chosen, picked, gradient, curvature, settings.depth, settings.ridge, settings.min_weight
+        )
         value *= settings.rate
         score += value[_leaves(bins, split, cut)]
         roots.append(len(nodes))
         _store(0, split, cut, value, edges, nodes)
     return Forest(
-        np.array(roots, np.int32), np.array([x[0] for x in nodes], np.int16), np.array([x[1] for x in nodes],
-        np.float32),
-        np.array([x[2] for x in nodes], np.int32), np.array([x[3] for x in nodes], np.int32), base,
+        np.array(roots, np.int32),
+        np.array([x[0] for x in nodes], np.int16),
+        np.array([x[1] for x in nodes], np.float32),
+        np.array([x[2] for x in nodes], np.int32),
+        np.array([x[3] for x in nodes], np.int32),
+        base,
     )
 
 
 def _edges(column: np.ndarray) -> np.ndarray:
     values = np.unique(column)
     if len(values) > BINS:
-        values = np.unique(np.quantile(column, np.linspace(0, 1, BINS + 1)[1:-1],
-                                       method="lower").astype(np.float32))
+        values = np.unique(np.quantile(column, np.linspace(0, 1, BINS + 1)[1:-1], method="lower").astype(np.float32))
         return values
     return values[:-1].astype(np.float32)
 
 
-def _store(node: int, split: np.ndarray, cut: np.ndarray, value: np.ndarray, edges: list[np.ndarray],
-           out: list[tuple[int, float, int, int]]) -> int:
+def _store(
+    node: int,
+    split: np.ndarray,
+    cut: np.ndarray,
+    value: np.ndarray,
+    edges: list[np.ndarray],
+    out: list[tuple[int, float, int, int]],
+) -> int:
     """Append a subtree; heap numbering in, list numbering out."""
     own = len(out)
     if node >= len(split) or split[node] < 0:

@@ -7,6 +7,7 @@ elements around it say. Does not belong here: the matrix of measures (``measures
 # Compiled code compares with each constant; the set that these rules ask for is slower there.
 # ruff: noqa: PLR1714, SIM109
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +18,7 @@ from gristmill.extract.scan import Scan
 
 # Per-block counts, columns of ``Blocks.counts``.
 COUNTS = ("words", "chars", "link_words", "links", "upper", "digits", "stops", "commas", "breaks", "strong",
-          "last_stop", "tokens")
+          "last_stop", "tokens", "title_words")
 
 _ANCESTORS = ("p", "li", "td", "th", "table", "form", "nav", "header", "footer", "aside", "article", "main", "section",
               "figure", "figcaption", "blockquote", "pre", "dl", "button", "label", "select", "option", "ul", "ol",
@@ -25,6 +26,7 @@ _ANCESTORS = ("p", "li", "td", "th", "table", "form", "nav", "header", "footer",
 _ANCESTOR_BIT = np.full(len(tags.NAMES), -1, np.int32)
 for _i, _n in enumerate(_ANCESTORS):
     _ANCESTOR_BIT[tags.ID[_n]] = _i
+_WORD = re.compile(rb"[A-Za-z0-9\x80-\xff]+")
 _INLINE_BREAK = tags.ID["br"]
 _A, _B, _STRONG_TAG = (tags.ID[n] for n in ("a", "b", "strong"))
 LEVELS = 5  # boxes around a block whose sums are measures
@@ -68,8 +70,8 @@ def blocks(page: Scan) -> Blocks:
     first, last, element = np.zeros(room, np.int32), np.zeros(room, np.int32), np.zeros(room, np.int32)
     counts = np.zeros((room, len(COUNTS)), np.int32)
     prints = np.zeros(room, np.uint64)
-    m = _cut(page.buf, page.kind, page.tag, page.start, page.end, page.parent, page.flags, tags.FLAGS, first, last,
-             element, counts, prints)
+    m = _cut(page.buf, page.kind, page.tag, page.start, page.end, page.parent, tags.FLAGS, _title_words(page), first,
+             last, element, counts, prints)
     within, every, near, path = (np.zeros(m, np.uint64) for _ in range(4))
     e_within, e_hints, e_path = (np.zeros(n, np.uint64) for _ in range(3))
     _around(page.buf, page.kind, page.tag, page.parent, page.hint, page.attrs, _ANCESTOR_BIT, tags.FLAGS, element[:m],
@@ -77,10 +79,30 @@ def blocks(page: Scan) -> Blocks:
     return Blocks(page, first[:m], last[:m], element[:m], counts[:m], within, every, near, path, prints[:m])
 
 
+def _title_words(page: Scan) -> np.ndarray:
+    """uint64 hashes of the words of the document's title, sorted; letters of ASCII in lower case."""
+    raw = np.flatnonzero((page.kind == scan.RAW) & (page.tag == tags.ID["title"]))
+    if not len(raw):
+        return np.zeros(0, np.uint64)
+    found = page.buf[page.start[raw[0]] : page.end[raw[0]]].tobytes()[:500]
+    words = {w.lower() for w in _WORD.findall(found) if len(w) > 2}
+    return np.array(sorted(tags.bytes_hash(w) for w in words), np.uint64)
+
+
 @njit(cache=True, nogil=True)
-def _count_text(buf, a, b, row, state, in_link, strong):  # type: ignore[no-untyped-def]
-    """Add the characters and words of buf[a:b] to a block's counts; ``state`` is [inside a word, print, entity]."""
+def _in(table, value):  # type: ignore[no-untyped-def]
+    """1 where a sorted array holds a value, else 0."""
+    at = np.searchsorted(table, value)
+    return 1 if at < len(table) and table[at] == value else 0
+
+
+@njit(cache=True, nogil=True)
+def _count_text(buf, a, b, row, state, in_link, strong, title):  # type: ignore[no-untyped-def]
+    """Add the characters and words of buf[a:b] to a block's counts; ``state`` is [inside a word, print, odd ideograph,
+    hash of the word so far].
+    """
     h = state[1]
+    word = state[3]
     inside = state[0] != 0
     i = a
     while i < b:
@@ -96,6 +118,8 @@ def _count_text(buf, a, b, row, state, in_link, strong):  # type: ignore[no-unty
                     row[1] += 1
                     continue
             if c == 32 or (9 <= c <= 13):
+                if inside:
+                    row[12] += _in(title, word)
                 inside = False
                 i += 1
                 continue
@@ -105,6 +129,7 @@ def _count_text(buf, a, b, row, state, in_link, strong):  # type: ignore[no-unty
             digit = 48 <= c <= 57
             if letter or digit:
                 if not inside:
+                    word = uint64(0xCBF29CE484222325)
                     row[0] += 1
                     row[2] += in_link
                     row[9] += strong
@@ -113,8 +138,11 @@ def _count_text(buf, a, b, row, state, in_link, strong):  # type: ignore[no-unty
                     if digit:
                         row[5] += 1
                 inside = True
+                word = (word ^ uint64(c + 32 if 65 <= c <= 90 else c)) * uint64(0x100000001B3)
                 row[10] = 0
             else:
+                if inside:
+                    row[12] += _in(title, word)
                 if c != 39 and c != 45:
                     inside = False
                 if c == 46 or c == 33 or c == 63:
@@ -174,18 +202,24 @@ def _count_text(buf, a, b, row, state, in_link, strong):  # type: ignore[no-unty
             i += 3
             continue
         if not inside:
+            word = uint64(0xCBF29CE484222325)
             row[0] += 1
             row[2] += in_link
             row[9] += strong
         inside = True
+        for k in range(i, min(i + (2 if c < 0xE0 else (3 if c < 0xF0 else 4)), b)):
+            word = (word ^ uint64(buf[k])) * uint64(0x100000001B3)
         row[10] = 0
         i += 2 if c < 0xE0 else (3 if c < 0xF0 else 4)
+    if inside:
+        row[12] += _in(title, word)
+    state[3] = word
     state[0] = uint64(1) if inside else uint64(0)
     state[1] = h
 
 
 @njit(cache=True, nogil=True)
-def _cut(buf, kind, tag, start, end, parent, flags, tag_flags, first, last,  # type: ignore[no-untyped-def]
+def _cut(buf, kind, tag, start, end, parent, tag_flags, title, first, last,  # type: ignore[no-untyped-def]
          element, counts, prints):
     """Fill the blocks; returns how many there are. Two line breaks in a row end a block, as an element does."""
     n = len(kind)
@@ -194,7 +228,7 @@ def _cut(buf, kind, tag, start, end, parent, flags, tag_flags, first, last,  # t
     strong = 0
     breaks = 0
     empty = True
-    state = np.zeros(3, np.uint64)
+    state = np.zeros(4, np.uint64)
     state[1] = uint64(0xCBF29CE484222325)
     first[0] = 0
     for t in range(n):
@@ -256,7 +290,7 @@ def _cut(buf, kind, tag, start, end, parent, flags, tag_flags, first, last,  # t
                 up = parent[up]
                 hops += 1
             counts[m, 11] += 1
-            _count_text(buf, start[t], end[t], counts[m], state, inside_link, strong)
+            _count_text(buf, start[t], end[t], counts[m], state, inside_link, strong, title)
     if not empty:
         last[m] = n
         prints[m] = state[1]

@@ -4,7 +4,7 @@ Belongs here: byte order mark, HTTP header, ``meta``, detection; decoding; repai
 that could not be decoded. Does not belong here: HTML (``sanitize.py``) and what is done with a page that fails.
 
 The standard (https://html.spec.whatwg.org/#determining-the-character-encoding) lets a byte order mark override the
-transport's header, then prescans 1,024 bytes for ``meta``, then detects. Two liberties: a declared encoding under which
+transport's header, then reads ``meta``, then detects. Two liberties: a declared encoding under which
 the bytes are damaged gives way to a detected one under which they are less so (tagged), and UTF-32, which browsers no
 longer know, is read.
 """
@@ -13,20 +13,17 @@ import codecs
 import re
 from dataclasses import dataclass, field
 
-from resiliparse.parse.encoding import bytes_to_str, detect_encoding, map_encoding_to_html5
+from resiliparse.parse.encoding import detect_encoding
 
-PRESCAN = 1024
+from gristmill.extract import labels, prescan
+
 REPLACEMENT = "\ufffd"
 TOLERATED = 0.001  # a declared encoding may damage one character in a thousand before detection is asked
 
 _BOMS = (  # the four-byte ones first: UTF-32LE begins like UTF-16LE
-    (codecs.BOM_UTF32_LE, "utf-32-le"), (codecs.BOM_UTF32_BE, "utf-32-be"),
-    (codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16-le"), (codecs.BOM_UTF16_BE, "utf-16-be"),
+    (codecs.BOM_UTF32_LE, "utf-32le"), (codecs.BOM_UTF32_BE, "utf-32be"),
+    (codecs.BOM_UTF8, "utf-8"), (codecs.BOM_UTF16_LE, "utf-16le"), (codecs.BOM_UTF16_BE, "utf-16be"),
 )
-_META = re.compile(
-    rb"""<meta[^>]{0,500}?charset\s*=\s*["']?\s*([A-Za-z0-9_:.\-]{2,40})""", re.IGNORECASE)
-_XML = re.compile(rb"""^\s*<\?xml[^>]{0,200}?encoding\s*=\s*["']([A-Za-z0-9_:.\-]{2,40})["']""")
-_COMMENT = re.compile(rb"<!--.*?(?:-->|\Z)", re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -35,7 +32,7 @@ class Decoded:
 
     Attributes:
         text: without a byte order mark.
-        charset: WHATWG name in lower case (or utf-32-le, utf-32-be).
+        charset: the standard's name in lower case (``labels.py``).
         source: bom, header, meta, xml or detected.
         replaced: share of characters that are U+FFFD.
         tags: charset_conflict where the declaration was overridden.
@@ -58,7 +55,8 @@ def decode(data: bytes, header: str | None = None) -> Decoded:
     for bom, marked in _BOMS:
         if data.startswith(bom):
             return _decoded(data[len(bom):], marked, "bom")
-    candidates: list[tuple[str | None, str]] = [(_label(header), "header"), *_declared(data)]
+    said = labels.name_of(header.strip("\"' ")) if header else None
+    candidates = [(said, "header"), prescan.declared(data) or (None, "")]
     first: Decoded | None = None
     for name, source in candidates:
         if name is None:
@@ -67,8 +65,7 @@ def decode(data: bytes, header: str | None = None) -> Decoded:
         if found.replaced <= TOLERATED:
             return found if first is None else _conflict(found)
         first = first or found
-    detected = _detect(data)
-    found = _decoded(data, detected, "detected")
+    found = _decoded(data, _detect(data), "detected")
     if first is None:
         return found
     return _conflict(found) if found.replaced < first.replaced else first
@@ -78,36 +75,12 @@ def _conflict(found: Decoded) -> Decoded:
     return Decoded(found.text, found.charset, found.source, found.replaced, ("charset_conflict",))
 
 
-def _declared(data: bytes) -> list[tuple[str | None, str]]:
-    head = _COMMENT.sub(b"", data[:PRESCAN])
-    out: list[tuple[str | None, str]] = []
-    meta = _META.search(head)
-    if meta:
-        name = _label(meta.group(1).decode("ascii"))
-        # A declaration that could be read byte by byte cannot be in UTF-16: the standard says UTF-8 then.
-        out.append(("utf-8" if name in ("utf-16le", "utf-16be") else name, "meta"))
-    xml = _XML.match(head)
-    if xml:
-        name = _label(xml.group(1).decode("ascii"))
-        out.append(("utf-8" if name in ("utf-16le", "utf-16be") else name, "xml"))
-    return out
-
-
-def _label(name: str | None) -> str | None:
-    """WHATWG's name of a label, or None where it is none."""
-    if not name:
-        return None
-    return map_encoding_to_html5(name.strip().strip("\"'").lower(), fallback_utf8=False)
-
-
 def _detect(data: bytes) -> str:
     sample = data[:4096]
-    if sample.count(0) * 8 > len(sample):  # every second (or three in four) byte of Latin text is zero in UTF-16 (-32)
-        zeros = [sample[i::4].count(0) for i in range(4)]
-        quarter = max(len(sample) // 4, 1)
-        if zeros[1] > 0.8 * quarter and zeros[2] > 0.8 * quarter:
-            return "utf-32-le" if zeros[3] > 0.8 * quarter and zeros[0] < zeros[3] else "utf-32-be"
-        return "utf-16-le" if zeros[1] + zeros[3] > zeros[0] + zeros[2] else "utf-16-be"
+    if sample.count(0) * 8 > len(sample):
+        wide = _wide(sample)
+        if wide is not None:
+            return wide
     try:
         data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -115,34 +88,42 @@ def _detect(data: bytes) -> str:
         if len(data) - error.start < 4 and error.start > 0:
             return "utf-8"
     else:
-        return "utf-8" if b"\x1b" not in sample else _detect_stateful(sample)
-    return detect_encoding(data, max_len=1 << 16, html5_compatible=True) or "windows-1252"
+        return "utf-8" if b"\x1b" not in sample else _stateful(sample)
+    found = detect_encoding(data, max_len=1 << 16, html5_compatible=True)
+    return labels.from_python(found) if found else "windows-1252"
 
 
-def _detect_stateful(sample: bytes) -> str:
+def _wide(sample: bytes) -> str | None:
+    """UTF-32 or UTF-16 without a mark: where the zeros of its ASCII characters are."""
+    zeros = [sample[i::4].count(0) for i in range(4)]
+    most = 0.8 * (len(sample) // 4)
+    for name, filled in (("utf-32le", (1, 2, 3)), ("utf-32be", (0, 1, 2))):
+        if all(zeros[i] > most for i in filled) and _reads(sample, name):
+            return name
+    little, big = zeros[1] + zeros[3], zeros[0] + zeros[2]
+    if max(little, big) > 4 * min(little, big) and max(little, big) * 4 > len(sample):
+        return "utf-16le" if little > big else "utf-16be"
+    return None
+
+
+def _reads(sample: bytes, name: str) -> bool:
+    try:
+        sample[: len(sample) // 4 * 4].decode(labels.codec_of(name))
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _stateful(sample: bytes) -> str:
     if b"\x1b$)C" in sample:
         return "iso-2022-kr"
-    if b"\x1b$B" in sample or b"\x1b$@" in sample or b"\x1b(J" in sample:
-        return "iso-2022-jp"
-    return "utf-8"
-
-
-# WHATWG name -> Python codec, where they differ.
-_CODECS = {
-    "iso-8859-8-i": "iso-8859-8", "windows-874": "cp874", "x-mac-cyrillic": "mac_cyrillic", "macintosh": "mac_roman",
-    "gbk": "gb18030", "shift_jis": "cp932", "euc-kr": "cp949", "big5": "big5hkscs", "utf-16le": "utf-16-le",
-    "utf-16be": "utf-16-be", "iso-8859-1": "windows-1252", "us-ascii": "windows-1252",
-}
+    return "iso-2022-jp" if any(e in sample for e in (b"\x1b$B", b"\x1b$@", b"\x1b(J")) else "utf-8"
 
 
 def _decoded(data: bytes, name: str, source: str) -> Decoded:
-    codec = _CODECS.get(name, name)
-    try:
-        text = data.decode(codec, "replace")
-    except LookupError:  # x-user-defined and the like: the standard's own decoder
-        text = bytes_to_str(data, name, errors="replace")
-    if codec == "windows-1252" and REPLACEMENT in text:
-        text = data.decode("latin-1").translate(_CP1252)  # WHATWG decodes the five unused bytes to control characters
+    text = data.decode(labels.codec_of(name), "replace")
+    if name == "windows-1252" and REPLACEMENT in text:
+        text = data.decode("latin-1").translate(_CP1252)  # the standard reads the five unused bytes as controls
     bad = text.count(REPLACEMENT)
     return Decoded(text, name, source, bad / len(text) if text else 0.0)
 
@@ -152,31 +133,30 @@ _CP1252 = {b: bytes([b]).decode("windows-1252", "replace").replace(REPLACEMENT, 
 
 # -- mojibake ------------------------------------------------------------------------------------------------------
 
-# UTF-8 read as a single-byte encoding leaves a lead byte's letter followed by a continuation byte's sign.
-_SUSPECT = re.compile(
-    "[\u00c2-\u00f4\u0102-\u0111\u0400-\u045f]"
-    "[\u0080-\u00bf\u0152-\u0178\u0192\u02c6-\u02dc\u2010-\u2122]"
-)
-
-
 def repair(text: str) -> tuple[str, bool]:
     """Undo UTF-8 that was read as another encoding somewhere upstream (ftfy), and only that.
 
     Returns:
         The text, and whether anything changed. Quotes, ligatures and widths stay as they are.
     """
-    if not _SUSPECT.search(text):
+    if text.isascii():
         return text, False
     import ftfy
+    from ftfy.badness import is_bad
 
+    if not is_bad(text) and _CONTROLS.search(text) is None:
+        return text, False
     lines = text.split("\n")
     changed = False
     for number, line in enumerate(lines):
-        if _SUSPECT.search(line):
+        if not line.isascii():
             fixed = ftfy.fix_text(line, _config()).rstrip("\n")
             if fixed != line:
                 lines[number], changed = fixed, True
     return "\n".join(lines), changed
+
+
+_CONTROLS = re.compile("[\x80-\x9f]")
 
 
 def _config() -> "ftfy.TextFixerConfig":  # type: ignore[name-defined]  # noqa: F821

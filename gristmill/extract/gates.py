@@ -156,9 +156,9 @@ def kind(text: str) -> str:
     if not lines:
         return "other"
     shares = {
+        "maths": sum(len(_MATHS.findall(line)) >= 2 for line in lines) / len(lines),
         "code": sum(_CODE.search(line) is not None for line in lines) / len(lines),
         "table": sum(_TABLE.search(line) is not None for line in lines) / len(lines),
-        "maths": sum(len(_MATHS.findall(line)) >= 2 for line in lines) / len(lines),
     }
     best = max(shares, key=lambda k: shares[k])
     return best if shares[best] >= 0.3 else "other"

@@ -5,6 +5,7 @@ of the class names by which frameworks hide text. Does not belong here: taking e
 sheets in files of their own are not fetched, and what scripts hide is not seen.
 """
 
+import html
 import re
 
 import numpy as np
@@ -30,7 +31,8 @@ _CLIPPED = re.compile(r"overflow(?:-[xy])?\s*:\s*(?:hidden|clip)", re.IGNORECASE
 _SMALL = re.compile(
     r"(?:^|[;{\s])(?:max-)?(?:height|width)\s*:\s*(?:0+(?:\.0+)?|1px)(?:px|em|rem|pt|%)?\s*(?:!important)?\s*(?:;|$)",
     re.IGNORECASE)
-_MAY_HIDE = re.compile(rb"none|hidden|collapse|opacity|font-size|-\s*\d|clip|scale|height\s*:\s*[01]|width\s*:\s*[01]",
+_MAY_HIDE = re.compile(rb"[&\\]|/\*|none|hidden|collapse|opacity|font-size|-\s*\d|clip|scale"
+                       rb"|height\s*:\s*[01]|width\s*:\s*[01]",
                        re.IGNORECASE)
 # Text for screen readers only, and frameworks' words for display: none.
 CLASSES = frozenset((b"sr-only", b"visually-hidden", b"visuallyhidden", b"screen-reader-text", b"screen-reader-only",
@@ -40,6 +42,7 @@ _HIDDEN_CLASS = re.compile(rb"(?:sr-only|hidden|screen-reader|d-none|hide-text|o
 _RULE = re.compile(r"([^{}]+)\{([^{}]*)\}")
 _SIMPLE = re.compile(r"^(?:[a-z][a-z0-9]*)?([.#])([\w-]+)$", re.IGNORECASE)
 _COMMENT = re.compile(r"/\*.*?(?:\*/|\Z)", re.DOTALL)
+_ESCAPE = re.compile(r"\\([0-9a-fA-F]{1,6})\s?")
 _NESTED = re.compile(r"@[^{};]+\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}")
 # A page that hides its whole self until a script has run means to be seen.
 _NEVER = frozenset(tags.ID[n] for n in ("html", "body", "main", "article"))
@@ -90,10 +93,11 @@ def hidden_elements(page: Scan) -> np.ndarray:
 
 
 def _text(value: bytes) -> str:
-    import html
-
+    """An attribute's value as CSS: entities, comments and escapes undone."""
     text = value.decode("utf-8", "replace")
-    return html.unescape(text) if "&" in text else text
+    text = html.unescape(text) if "&" in text else text
+    text = _COMMENT.sub("", text) if "/*" in text else text
+    return _ESCAPE.sub(lambda m: chr(min(int(m.group(1), 16), 0x10FFFF)), text) if "\\" in text else text
 
 
 def _style_rules(page: Scan) -> tuple[set[bytes], set[bytes]]:

@@ -16,6 +16,7 @@ from gristmill.models import resolve
 from gristmill.params import LanguageParams, ModelRef
 
 UNDETERMINED = "und"
+DOUBT, FURTHER = 0.65, 16
 _ADDRESS = re.compile(r"(?:https?://|www\.)\S+|\S+@\S+\.\S+")
 _LETTERS = re.compile(r"[^\W\d_]{2}")
 
@@ -78,6 +79,10 @@ def salient(text: str, limit: int) -> str:
         if "://" in line or "www." in line or "@" in line:
             line = _ADDRESS.sub(" ", line)
         kept = " ".join(line[: 2 * limit].split())
+        if kept.isupper():
+            kept = kept.capitalize()  # the models learnt from running text; a title in capitals misleads them
+        if not kept:
+            continue
         out.append(kept)
         size += len(kept) + 1
         if size >= limit:
@@ -97,8 +102,16 @@ class Identifier:
             raise ModelError(f"{path} is no fastText model: {error}") from error
 
     def guess(self, text: str, limit: int = 1000) -> Guess:
-        """The two likeliest languages of a text's first characters that matter."""
-        line = salient(text, limit)
+        """The two likeliest languages of a text's first characters that matter.
+
+        A text that these leave in doubt is read further, ``FURTHER`` times as far.
+        """
+        guess = self._line(salient(text, limit))
+        if guess.conf < DOUBT and len(text) > limit:
+            return self._line(salient(text, FURTHER * limit))
+        return guess
+
+    def _line(self, line: str) -> Guess:
         if not line:
             return Guess(UNDETERMINED, 0.0, None, None)
         found = self._model.f.predict(line, 2, 0.0, "strict")

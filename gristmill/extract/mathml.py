@@ -40,19 +40,22 @@ _OPERATORS = {
 }
 _NAMES = {symbol: f"\\{name}" for table in (_LETTERS, _OPERATORS) for name, symbol in table.items()}
 _NAMES |= {
-    "·": "\\cdot", "−": "-", "‖": "\\|", "ε": "\\varepsilon", "{": "\\{", "}": "\\}", "%": "\\%", "#": "\\#", "&": "\\&",
-    "_": "\\_", "$": "\\$", "\u2061": "", "\u2062": "", "\u2063": "", "\u2064": "", "\u00a0": " ", "\u2009": "\\,",
+    "·": "\\cdot", "−": "-", "‖": "\\|", "ε": "\\varepsilon", "{": "\\{", "}": "\\}", "%": "\\%", "#": "\\#",
+    "&": "\\&", "_": "\\_", "$": "\\$", "\u2061": "", "\u2062": "", "\u2063": "", "\u2064": "",
+    "\u00a0": " ", "\u2009": "\\,",
     "∗": "*", "‘": "'", "’": "'", "≔": ":=", "˙": ".", "〈": "\\langle", "〉": "\\rangle",
 }
 _SPACED = frozenset(_OPERATORS[n] for n in (  # what people write between spaces
-    "leq", "geq", "neq", "approx", "equiv", "sim", "simeq", "cong", "propto", "ll", "gg", "prec", "succ", "oplus", "ominus",
-    "otimes", "odot", "cap", "cup", "sqcap", "sqcup", "wedge", "vee", "in", "notin", "ni", "subset", "supset", "subseteq",
-    "supseteq", "setminus", "to", "leftarrow", "leftrightarrow", "Rightarrow", "Leftarrow", "Leftrightarrow", "mapsto",
-    "longrightarrow", "longmapsto", "hookrightarrow", "mid", "parallel", "perp", "vdash", "models", "therefore", "because",
+    "leq", "geq", "neq", "approx", "equiv", "sim", "simeq", "cong", "propto", "ll", "gg", "prec", "succ", "oplus",
+    "ominus", "otimes", "odot", "cap", "cup", "sqcap", "sqcup", "wedge", "vee", "in", "notin", "ni", "subset",
+    "supset", "subseteq", "supseteq", "setminus", "to", "leftarrow", "leftrightarrow", "Rightarrow", "Leftarrow",
+    "Leftrightarrow", "mapsto", "longrightarrow", "longmapsto", "hookrightarrow", "mid", "parallel", "perp",
+    "vdash", "models", "therefore", "because",
 ))
 _FUNCTIONS = frozenset((
-    "sin", "cos", "tan", "cot", "sec", "csc", "sinh", "cosh", "tanh", "coth", "arcsin", "arccos", "arctan", "log", "ln", "lg",
-    "exp", "min", "max", "sup", "inf", "lim", "limsup", "liminf", "det", "dim", "ker", "gcd", "deg", "arg", "Pr", "hom",
+    "sin", "cos", "tan", "cot", "sec", "csc", "sinh", "cosh", "tanh", "coth", "arcsin", "arccos", "arctan", "log",
+    "ln", "lg", "exp", "min", "max", "sup", "inf", "lim", "limsup", "liminf", "det", "dim", "ker", "gcd", "deg",
+    "arg", "Pr", "hom",
 ))
 _VARIANTS = {"bold": "mathbf", "double-struck": "mathbb", "script": "mathcal", "fraktur": "mathfrak",
              "monospace": "mathtt",
@@ -63,6 +66,7 @@ _ACCENTS = {"^": "hat", "ˆ": "hat", "~": "tilde", "˜": "tilde", "¯": "bar", "
             "―": "overline",
             "⏞": "overbrace", "⏟": "underbrace"}
 _COMMAND_END = re.compile(r"\\[A-Za-z]+$")
+_SCRIPT_END = re.compile(r"[_^]\w$")
 _SPACE = re.compile(r"\s+")
 
 
@@ -82,12 +86,12 @@ def _name(node: "etree._Element") -> str:
 
 
 def _join(parts: list[str]) -> str:
-    """Concatenate, with a space where a command would run into a letter."""
+    """Concatenate, with a space where a command, or a script of one character, would run into what follows."""
     out = ""
     for part in parts:
         if not part:
             continue
-        if out and _COMMAND_END.search(out) and part[0].isalpha():
+        if part[0].isalnum() and (_SCRIPT_END.search(out) or (part[0].isalpha() and _COMMAND_END.search(out))):
             out += " "
         out += part
     return out

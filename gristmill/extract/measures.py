@@ -8,14 +8,15 @@ evaluating trees (``forest.py``). Column numbers are part of the trained weights
 import numpy as np
 from numba import njit, uint64
 
-from gristmill.extract import hints, tags
+from gristmill.extract import hints, tags, traits
 from gristmill.extract.blocks import LEVELS, Blocks
 
 _OWN_TAGS = tuple(tags.ID[n] for n in ("p", "li", "td", "th", "div", "h1", "h2", "h3", "h4", "h5", "h6", "dt", "dd",
 "pre",
                                        "blockquote", "article", "section", "figcaption", "header", "form", "center"))
 _P, _H1, _H6 = tags.ID["p"], tags.ID["h1"], tags.ID["h6"]
-N_OWN, N_TAG, N_WITHIN, N_HINT = 16, len(_OWN_TAGS), 36, len(hints.MEANINGS)
+N_TRAIT = len(traits.NAMES)
+N_OWN, N_TAG, N_WITHIN, N_HINT = 18, len(_OWN_TAGS), 36, len(hints.MEANINGS)
 N_NEIGHBOUR, N_BOX, N_PAGE, N_PLACE, N_REPEAT = 6, 5, 8, 8, 5
 A_OWN = 0
 A_TAG = A_OWN + N_OWN
@@ -27,16 +28,19 @@ A_BOX = A_NEIGHBOUR + 4 * N_NEIGHBOUR
 A_PAGE = A_BOX + LEVELS * N_BOX
 A_PLACE = A_PAGE + N_PAGE
 A_REPEAT = A_PLACE + N_PLACE
-COLUMNS = A_REPEAT + N_REPEAT
+A_TRAIT = A_REPEAT + N_REPEAT
+COLUMNS = A_TRAIT + N_TRAIT
 SECOND = 4 + 2 * LEVELS + 6  # columns that the second pass adds
 
 
-def first_pass(page: Blocks) -> np.ndarray:
-    """float32[n, COLUMNS]."""
+def first_pass(page: Blocks, page_traits: int = 0) -> np.ndarray:
+    """float32[n, COLUMNS]; ``page_traits`` from ``traits.py``."""
     out = np.zeros((len(page), COLUMNS), np.float32)
     if len(page):
         _fill(page.page.tag, page.page.parent, page.page.depth, page.element, page.counts, page.within, page.hints,
               page.near, page.path, page.print_, np.array(_OWN_TAGS, np.int32), out)
+        for bit in range(N_TRAIT):
+            out[:, A_TRAIT + bit] = page_traits >> bit & 1
     return out
 
 
@@ -64,8 +68,8 @@ def _log(x):  # type: ignore[no-untyped-def]
 def _fill(tag, parent, depth, element, counts, within, every, near, path, prints, own_tags, out):  # type: ignore[no-untyped-def]
     """Fill the matrix of the first pass."""
     n = len(element)
-    # Of every element, and in the last row of the page: words, link words, sentence ends and blocks inside; and words of
-    # long unlinked blocks directly inside.
+    # Of every element, and in the last row of the page: words, link words, sentence ends and blocks inside; and words
+    # of long unlinked blocks directly inside.
     boxes = np.zeros((len(tag) + 1, 4), np.float64)
     prose = np.zeros(len(tag) + 1, np.float64)
     last_box = len(tag)
@@ -158,6 +162,8 @@ def _fill(tag, parent, depth, element, counts, within, every, near, path, prints
         row[13] = counts[b, 3]
         row[14] = counts[b, 11]
         row[15] = words / (1.0 + counts[b, 8])
+        row[16] = counts[b, 12] / w1
+        row[17] = counts[b, 12]
         for k in range(len(own_tags)):
             row[A_TAG + k] = 1.0 if t == own_tags[k] else 0.0
         for k in range(N_WITHIN):

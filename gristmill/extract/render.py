@@ -139,6 +139,11 @@ def _flush(lines: list[tuple[str, bool]], page: Scan, row: int, cells: list[tupl
     lines.append((f"| {line} |", bool(lines) and lines[-1][0].startswith("| ") and "\n" not in lines[-1][0]))
 
 
+def block_text(page: Blocks, block: int) -> str:
+    """The text of one block, white space folded."""
+    return _body(page, block, False)
+
+
 def _body(page: Blocks, block: int, pre: bool) -> str:
     """A block's text; white space folds as browsers do, but in preformatted text."""
     scanned = page.page

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gristmill.extract import hints, maths, scan, tags
+from gristmill.extract import hints, maths, scan, tags, traits
 from gristmill.extract.hidden import hidden_elements
 from gristmill.extract.scan import Scan
 
@@ -61,12 +61,14 @@ class Clean:
         hidden_chars: characters of hidden prose that were taken out, and of smuggled ones (tags, supplementary
         variation
             selectors), which can spell sentences that no reader sees.
+        traits: what the page says it is (``traits.py``).
         tags: what was found, for ``extract_meta``.
     """
 
     html: str
     title: str | None
     hidden_chars: int
+    traits: int
     tags: tuple[str, ...]
 
 
@@ -86,7 +88,8 @@ def looks_like_html(text: str) -> bool:
 
 def clean(text: str) -> Clean:
     """Take hidden and active content out of a page, and write maths as LaTeX."""
-    page = scan.scan(text.encode("utf-8", "replace"))
+    whole = text.encode("utf-8", "replace")
+    page = scan.scan(whole)
     cuts: list[tuple[int, int, bytes]] = maths.replacements(page)
     gone = np.flatnonzero(
         (page.kind == scan.SKIPPED) | ((page.kind == scan.START) & np.isin(page.tag, _INERT)))
@@ -96,8 +99,8 @@ def clean(text: str) -> Clean:
     spans = [(int(page.start[t]), page.outer_end(t)) for t in hidden.tolist()]
     cuts += [(a, b, b"") for a, b in spans]
     tags_found = ("hidden_removed",) if spans else ()
-    return Clean(_splice(page.buf.tobytes(), cuts).decode("utf-8", "replace"), _title(page),
-                 _prose(page, hidden) + smuggled(text), tags_found)
+    return Clean(_splice(whole, cuts).decode("utf-8", "replace"), _title(page),
+                 _prose(page, hidden) + smuggled(text), traits.traits(whole), tags_found)
 
 
 def _end(page: Scan, token: int) -> int:

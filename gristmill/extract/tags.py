@@ -62,8 +62,13 @@ FNV_SEED, FNV_PRIME, _MASK = 0xCBF29CE484222325, 0x100000001B3, (1 << 64) - 1
 
 def name_hash(name: str) -> int:
     """FNV-1a, 64 bits, of a lower-case ASCII name; the scanner computes the same."""
+    return bytes_hash(name.encode("ascii"))
+
+
+def bytes_hash(data: bytes) -> int:
+    """FNV-1a, 64 bits."""
     h = FNV_SEED
-    for byte in name.encode("ascii"):
+    for byte in data:
         h = ((h ^ byte) * FNV_PRIME) & _MASK
     return h
 

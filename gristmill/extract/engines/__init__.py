@@ -21,11 +21,13 @@ class Page:
         html: decoded, hidden text and active content removed, maths as LaTeX.
         url: where it was fetched.
         title: of the document, or None.
+        traits: what the page says it is (``traits.py``).
     """
 
     html: str
     url: str
     title: str | None = None
+    traits: int = 0
 
 
 @dataclass(frozen=True)

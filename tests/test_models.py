@@ -1,0 +1,51 @@
+"""The model registry: pinned by hash, found in packages and in the cache, never downloaded."""
+
+from pathlib import Path
+
+import pytest
+
+from gristmill import models
+from gristmill.errors import ModelError
+from gristmill.params import LanguageParams, ModelRef
+
+
+def test_lid_is_found_in_the_package_that_carries_it(tmp_path: Path) -> None:
+    ref = LanguageParams().model
+    path = models.resolve(ref, tmp_path)
+    assert path.stat().st_size == 938_013
+    assert not list(tmp_path.iterdir()), "nothing is copied"
+
+
+def test_a_put_file_is_found_again_by_its_pin(tmp_path: Path) -> None:
+    source = tmp_path / "scorer.bin"
+    source.write_bytes(b"weights")
+    ref = models.put(source, tmp_path / "cache")
+    source.unlink()
+    assert models.resolve(ref, tmp_path / "cache").read_bytes() == b"weights"
+    assert ref.name == "scorer.bin"
+
+
+def test_putting_twice_is_putting_once(tmp_path: Path) -> None:
+    source = tmp_path / "scorer.bin"
+    source.write_bytes(b"weights")
+    assert models.put(source, tmp_path / "cache") == models.put(source, tmp_path / "cache")
+    assert len(list((tmp_path / "cache").rglob("scorer.bin"))) == 1
+
+
+def test_other_bytes_under_a_pin_are_refused_and_named(tmp_path: Path) -> None:
+    source = tmp_path / "scorer.bin"
+    source.write_bytes(b"weights")
+    ref = models.put(source, tmp_path / "cache")
+    (tmp_path / "cache" / ref.sha256 / ref.name).write_bytes(b"other")
+    with pytest.raises(ModelError, match="is pinned"):
+        models.resolve(ref, tmp_path / "cache")
+    assert models.put(source, tmp_path / "cache") == ref, "putting again mends it"
+    assert models.resolve(ref, tmp_path / "cache").read_bytes() == b"weights"
+
+
+def test_a_missing_model_says_where_to_put_it(tmp_path: Path) -> None:
+    ref = ModelRef(name="glotlid.bin", sha256="0" * 64)
+    with pytest.raises(ModelError, match=f"{'0' * 64}/glotlid.bin"):
+        models.resolve(ref, tmp_path)
+    with pytest.raises(ModelError, match="no model file"):
+        models.put(tmp_path / "absent", tmp_path)
