@@ -6,6 +6,7 @@ slices and collecting results (``stages.py``), and extraction itself (``document
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 from gristmill.acquire.records import RawWarc
 from gristmill.extract import document
@@ -35,9 +36,28 @@ class Record:
     tags: tuple[str, ...]
 
 
+# Something of everything that is compiled or imported on first use: undeclared Latin-1, mojibake, hidden text, maths.
+_WARM = (
+    "<html><head><title>t</title></head><body><nav><a href='/'>n</a></nav><main><h1>A page</h1><p>The caf\xe9 and "
+    "the caf\xc3\xa9 are the same, and this sentence is long enough to be taken for text by whoever looks at it.</p>"
+    "<p style='display:none'>hidden</p><math><mi>x</mi></math><ul><li>one</li></ul><table><tr><td>two</td></tr></table>"
+    "<pre>three</pre></main></body></html>"
+).encode("latin-1")
+
+
+@cache
+def warm_up(params: ExtractParams) -> None:
+    """Load kernels and engines before the first document, which would be charged for compiling them and given up."""
+    engines = (params.engine, "trafilatura") if params.engine == "two_pass" else (params.engine,)
+    for engine in engines:
+        document.extract(_WARM, url="https://warm.example/", content_type="text/html", header_charset=None,
+                         params=params.model_copy(update={"engine": engine}))
+
+
 def handler(setup: Setup) -> Callable[[Record], document.Outcome]:
     """The function for one record; called once in a worker for all slices of a bucket."""
     warc = RawWarc(Store(setup.root, dict(setup.options)), setup.key)
+    warm_up(setup.params)
 
     def work(record: Record) -> document.Outcome:
         return document.extract(
