@@ -8,18 +8,22 @@ permutation of the page's own vocabulary). So it costs an extractor what the pag
 shares too few 5-grams with it to be its near-duplicate: with plain copies, who deduplicates first would skip the work.
 """
 
+import gzip
+import json
 import random
 import re
 import zlib
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from bench import gold
 from gristmill.demo import warc
 from gristmill.demo.warc import Fetch, stamp
 
+VARIED = "varied"  # hosts of variations begin with it
 START = datetime(2026, 6, 1)
 _MARKUP = re.compile(rb"(<(script|style)\b.*?</\2\s*>|<!--.*?-->|<[^>]*>)", re.DOTALL | re.IGNORECASE)
 _WORD = re.compile(rb"(?<![&#\w\x80-\xff])[A-Za-z\x80-\xff]{4,}")
@@ -68,13 +72,41 @@ def write(folder: Path, times: int, files: int = 4) -> tuple[list[Path], int]:
     return out, len(fetches)
 
 
-def _deal(fetches: Sequence[tuple], number: int, files: int) -> list[tuple[int, tuple]]:
-    return [(i, f) for i, f in enumerate(fetches) if i % files == number]
+def write_texts(folder: Path, texts: Sequence[str], times: int, files: int = 4) -> int:
+    """Write texts ``times`` times (once as they are, then varied) as WARC files of plain-text pages and as JSON lines.
+
+    Both hold the same documents: ``warcs/`` for a pipeline that reads crawls, ``texts/`` for the stages of another that
+    follow extraction. Returns the number of documents.
+    """
+    documents = [
+        vary(text.encode(), zlib.crc32(f"{number} {i}".encode())) if number else text.encode()
+        for number in range(times)
+        for i, text in enumerate(texts)
+    ]
+    random.Random(2).shuffle(documents)
+    (folder / "warcs").mkdir(parents=True)
+    (folder / "texts").mkdir()
+    for number in range(files):
+        mine = _deal(documents, number, files)
+        urls = [f"https://h{i % 997}.example/{i}" for i, _ in mine]
+        (folder / "warcs" / f"bench-{number:05d}.warc.gz").write_bytes(
+            b"".join(
+                member(str(i), url, "text/plain; charset=utf-8", text, START + timedelta(seconds=i))
+                for (i, text), url in zip(mine, urls)
+            )
+        )
+        lines = (json.dumps({"text": t.decode(), "id": str(i), "url": u}) for (i, t), u in zip(mine, urls))
+        (folder / "texts" / f"{number:05d}.jsonl.gz").write_bytes(gzip.compress("\n".join(lines).encode(), 3))
+    return len(documents)
+
+
+def _deal(what: Sequence[Any], number: int, files: int) -> list[tuple[int, Any]]:
+    return [(i, thing) for i, thing in enumerate(what) if i % files == number]
 
 
 def _url(url: str, number: int) -> str:
     parts = urlsplit(url)
-    return url if number == 0 else urlunsplit(parts._replace(netloc=f"m{number}.{parts.netloc}"))
+    return url if number == 0 else urlunsplit(parts._replace(netloc=f"{VARIED}{number}.{parts.netloc}"))
 
 
 def member(name: str, url: str, content_type: str | None, body: bytes, time: datetime) -> bytes:
@@ -84,6 +116,6 @@ def member(name: str, url: str, content_type: str | None, body: bytes, time: dat
         ("WARC-Date", stamp(time)),
         ("WARC-Target-URI", url),
         ("Content-Type", "application/http; msgtype=response"),
-        ("WARC-Identified-Payload-Type", "text/html"),  # as Common Crawl has it: no reader has to guess
+        ("WARC-Identified-Payload-Type", fetch.content_type.partition(";")[0]),  # as Common Crawl: nobody has to guess
     ]
     return warc.member(warc.record("response", fields, warc.http_response(fetch), f"{url} {name}"))

@@ -6,7 +6,10 @@ Belongs here: running both and comparing wall time, overall and after extraction
 Ours is every stage of the funnel and a manifest whose predicate is the published Gopher and FineWeb rules: more than
 the other side does (hold-outs, all languages, contamination, provenance, catalogue), and nothing is left out.
 
-    python -m bench.end_to_end [TIMES]     TIMES: how often the 760 pages are taken, once as they are, then varied
+The stages after extraction are timed in these runs, where starting up decides, and once more on several times as many
+documents: texts that were extracted, given to both sides as they are (to ours as plain-text pages of a crawl).
+
+    python -m bench.end_to_end [TIMES [TEXT_TIMES]]     how often the 760 pages, and their texts, are taken
 """
 
 import json
@@ -14,128 +17,156 @@ import shutil
 import sys
 import tempfile
 import time
-from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from bench import crawl, gold
 from bench.peer import PEERS, PeerUnavailable, run_own, run_peer
 from bench.report import Report
 
-TIMES = 4
+TIMES = 2
+TEXT_TIMES = 8
 WORKERS = 2
 BUCKETS = 4  # a crawl of some thousand pages; 64 are for millions
 CRAWL = "BENCH-1"
 ENGINES = ("trafilatura", "two_pass")
 MIN_OVERALL, MIN_AFTER = 2.0, 10.0
 TOKENIZER = gold.SHARED / "05_tokenizers/smollm2/tokenizer.json"
+Side = dict[str, Any]
 LID = gold.SHARED / "03_langid/lid.176.ftz"
 
 
-def main(times: int = TIMES) -> None:
+def main(times: int = TIMES, text_times: int = TEXT_TIMES) -> None:
     report = Report("end_to_end")
     with tempfile.TemporaryDirectory(prefix="bench-", dir=_cache()) as scratch:
         folder = Path(scratch)
         _, pages = crawl.write(folder / "warcs", times)
-        sides: dict[str, dict[str, Any] | str] = {}
+        mine = {engine: _ours(engine, folder / "warcs", folder / engine) for engine in ENGINES}
+        theirs = _datatrove("warcs", folder / "warcs", folder / "datatrove")
+        what = f"{pages:,} pages: the four page sets{_variations(times)}"
         for engine in ENGINES:
-            sides[engine] = run_own("bench.end_to_end", ["--ours", engine, str(folder / "warcs"), str(folder / engine)])
-            shutil.rmtree(folder / engine)
-        try:
-            theirs = _datatrove(folder)
-        except PeerUnavailable as error:
-            theirs = None
-            why = str(error)
-        what = f"{pages:,} pages: the four page sets and {times - 1} variations of each page"
-        for engine in ENGINES:
-            ours = sides[engine]
-            assert isinstance(ours, dict)
-            if theirs is None:
-                report.add(f"overall, {engine}: s", ours["total_s"], note=f"datatrove could not be run: {why}")
-            else:
-                _compare(report, engine, ours, theirs, what)
-        _facts(report, sides, theirs)
+            _overall(report, engine, mine[engine], theirs, what)
+        _after(report, "as in the runs above", mine["trafilatura"], theirs, what, bar=False)
+        _facts(report, mine["trafilatura"], theirs)
+
+        texts = [json.loads(line)["text"] for line in (folder / "trafilatura/texts.jsonl").open()]
+        for done in (*ENGINES, "datatrove", "warcs"):
+            shutil.rmtree(folder / done, ignore_errors=True)
+        documents = crawl.write_texts(folder, texts, text_times)
+        mine["texts"] = _ours("resiliparse", folder / "warcs", folder / "ours")
+        theirs = _datatrove("texts", folder / "texts", folder / "datatrove")
+        what = f"{documents:,} documents: the extracted texts{_variations(text_times)}"
+        _after(report, "on extracted texts", mine["texts"], theirs, what, bar=True)
     report.write()
 
 
-def _compare(report: Report, engine: str, ours: dict[str, Any], theirs: dict[str, Any], what: str) -> None:
+def _variations(times: int) -> str:
+    return f", and {times - 1} variations of each" if times > 1 else ""
+
+
+def _overall(report: Report, engine: str, ours: Side, theirs: Side | str, what: str) -> None:
+    title = f"overall, ours with {engine}, {WORKERS} workers: wall s"
+    if isinstance(theirs, str):
+        report.add(title, ours["total_s"], note=theirs)
+        return
     pinned = engine == "trafilatura"
-    versions = f"trafilatura {ours['trafilatura']} against {theirs['versions']['trafilatura']}"
+    versions = f"trafilatura {ours['trafilatura']} beside {theirs['versions']['trafilatura']}"
     ratio = theirs["total_s"] / ours["total_s"]
     report.add(
-        f"overall, {engine}, {WORKERS} workers: wall s",
+        title,
         ours["total_s"],
         theirs["total_s"],
         ratio,
         f">= {MIN_OVERALL:g} x" if pinned else "",
         ratio >= MIN_OVERALL if pinned else None,
-        f"{what}; {versions}; without the {theirs['url_lists_s']:.1f} s that datatrove loads its URL lists",
+        f"{what}; {versions}; without the {theirs['url_lists_s']:.1f} s in which datatrove loads its URL lists",
     )
     report.add(
-        f"overall, {engine}: CPU s of all processes, start-up included",
+        f"overall, ours with {engine}: CPU s of all processes, start-up included",
         ours["_cpu_s"],
         theirs["_cpu_s"],
         theirs["_cpu_s"] / ours["_cpu_s"],
-        note="with the URL lists",
+        note="theirs with its URL lists",
     )
-    if pinned:
-        ratio = theirs["after_s"] / ours["after_s"]
+
+
+def _after(report: Report, how: str, ours: Side, theirs: Side | str, what: str, *, bar: bool) -> None:
+    """``bar`` holds the ratio to the issue's number: on enough documents that neither side's start-up decides."""
+    title = f"the stages after extraction, {how}, {WORKERS} workers: wall s"
+    if isinstance(theirs, str):
+        report.add(title, ours["after_s"], note=theirs)
+        return
+    ratio = theirs["after_s"] / ours["after_s"]
+    report.add(
+        title,
+        ours["after_s"],
+        theirs["after_s"],
+        ratio,
+        f">= {MIN_AFTER:g} x" if bar else "",
+        ratio >= MIN_AFTER if bar else None,
+        f"{what}; ours from language to the manifest; theirs from language to tokens"
+        + ("" if bar else "; starting up decides at this size"),
+    )
+    longest = sorted(((s, n) for n, s in ours["stages"].items() if n in ours["after"]), reverse=True)[:6]
+    report.add("  of ours, the longest", ours["after_s"], note=", ".join(f"{n} {s:.2f} s" for s, n in longest))
+    if bar:
         report.add(
-            f"the stages after extraction, {WORKERS} workers: wall s",
-            ours["after_s"],
-            theirs["after_s"],
-            ratio,
-            f">= {MIN_AFTER:g} x",
-            ratio >= MIN_AFTER,
-            "ours: from language to the manifest; theirs: its blocks' own seconds over the workers, then its executors",
+            "  CPU s of all processes, start-up and reading included",
+            ours["_cpu_s"],
+            theirs["_cpu_s"],
+            theirs["_cpu_s"] / ours["_cpu_s"],
+            note="ours with the intake, too",
         )
 
 
-def _facts(report: Report, sides: dict[str, Any], theirs: dict[str, Any] | None) -> None:
-    for engine, ours in sides.items():
-        stages = ", ".join(f"{k} {v:.1f}" for k, v in sorted(ours["stages"].items(), key=lambda i: -i[1])[:8])
-        report.add(f"{engine}: longest stages, s", ours["total_s"], note=stages)
-    ours = sides["trafilatura"]
-    report.add(
-        "documents extracted, in any language", ours["extracted"], theirs and theirs["extracted"], note="for comparison"
-    )
+def _facts(report: Report, ours: Side, theirs: Side | str) -> None:
+    other: dict[str, Any] = {} if isinstance(theirs, str) else theirs
+    report.add("documents extracted, in any language", ours["extracted"], other.get("extracted"))
     report.add(
         "English documents after all filters and near-duplicates",
         ours["selected"],
-        theirs and theirs["kept"],
+        other.get("kept"),
         note="ours without C4's rules, which edit lines",
     )
     report.add(
         "tokens written",
         ours["tokens"],
-        theirs and theirs["tokens"],
-        note="ours: of every language and quality, which the manifest selects from; theirs: of what is kept",
+        other.get("tokens"),
+        note="ours: of every language and quality, for manifests to select from; theirs: of what is kept",
     )
-    report.add(
-        "peak memory of one process, MB", ours["_peak_rss_mb"], theirs and theirs["_peak_rss_mb"], note="largest of all"
-    )
+    report.add("largest process, MB", ours["_peak_rss_mb"], other.get("_peak_rss_mb"))
 
 
 # -- theirs ------------------------------------------------------------------------------------------------------------
 
 
-def _datatrove(folder: Path) -> dict[str, Any]:
-    found = run_peer(
-        "datatrove",
-        "datatrove_fineweb.py",
-        [str(folder / "warcs"), str(folder / "datatrove"), str(TOKENIZER), str(LID), str(WORKERS)],
-        env={"HF_ASSETS_CACHE": str(_cache() / "hf")},
-    )
+def _datatrove(kind: str, source: Path, out: Path) -> Side | str:
+    """What datatrove's run gave, or why it could not be run."""
+    try:
+        found = run_peer(
+            "datatrove",
+            "datatrove_fineweb.py",
+            [kind, str(source), str(out), str(TOKENIZER), str(LID), str(WORKERS)],
+            env={"HF_ASSETS_CACHE": str(_cache() / "hf")},
+        )
+    except PeerUnavailable as error:
+        return f"datatrove could not be run: {error}"
     first = found["blocks"]["extract_and_filter"]
-    seconds = [b["seconds"] for b in first]
-    names = [b["name"] for b in first]
-    url = next(i for i, n in enumerate(names) if "Url-filter" in n)
-    extractor = next(i for i, n in enumerate(names) if "Trafilatura" in n)
-    found["url_lists_s"] = seconds[url] / WORKERS
-    found["total_s"] = sum(found["walls"].values()) - found["url_lists_s"]
-    later = sum(wall for name, wall in found["walls"].items() if name != "extract_and_filter")
-    found["after_s"] = sum(seconds[extractor + 1 :]) / WORKERS + later
-    found["extracted"] = first[extractor]["counts"].get("forwarded", 0)
+    walls = found["walls"]
+    later = sum(wall for name, wall in walls.items() if name != "extract_and_filter")
+    if kind == "warcs":
+        names = [b["name"] for b in first]
+        extractor = next(i for i, n in enumerate(names) if "Trafilatura" in n)
+        url = next(i for i, n in enumerate(names) if "Url-filter" in n)
+        found["url_lists_s"] = first[url]["seconds"] / WORKERS
+        found["total_s"] = sum(walls.values()) - found["url_lists_s"]
+        # Blocks are generators in one process: what follows extraction is the sum of their own seconds.
+        found["after_s"] = sum(b["seconds"] for b in first[extractor + 1 :]) / WORKERS + later
+        found["extracted"] = first[extractor]["counts"].get("forwarded", 0)
+    else:
+        found["after_s"] = sum(walls.values())
     found["kept"] = _count(found["blocks"]["minhash_filter_pii"], "PII", "total")
     found["tokens"] = _count(found["blocks"]["tokenise"], "Writer", "tokens")
     return found
@@ -148,7 +179,11 @@ def _count(blocks: list[dict[str, Any]], name: str, field: str) -> int:
 # -- ours --------------------------------------------------------------------------------------------------------------
 
 
-def ours(engine: str, warcs: Path, out: Path) -> dict[str, Any]:
+def _ours(engine: str, warcs: Path, out: Path) -> Side:
+    return run_own("bench.end_to_end", ["--ours", engine, str(warcs), str(out)])
+
+
+def ours(engine: str, warcs: Path, out: Path) -> Side:
     """Take the files through the funnel and freeze a manifest; seconds of each stage."""
     from importlib.metadata import version
 
@@ -174,7 +209,7 @@ def ours(engine: str, warcs: Path, out: Path) -> dict[str, Any]:
     )
     store, plan = Store(site.store), Plan(params)
     Registry(store).register(CRAWL)
-    stages: dict[str, float] = defaultdict(float)
+    stages: dict[str, float] = {}
     yields: dict[str, Any] = {}
     for stage in FUNNEL:
         start = time.perf_counter()
@@ -188,17 +223,29 @@ def ours(engine: str, warcs: Path, out: Path) -> dict[str, Any]:
     for bucket in range(BUCKETS):
         shards = store.read(Key("shards", plan.fingerprints["shards"], CRAWL, bucket), ["n_tokens"])
         tokens += sum(shards["n_tokens"].to_pylist())
-    names = [s.name for s in FUNNEL]
+    _write_texts(store, Key("text", plan.fingerprints["text"], CRAWL), out / "texts.jsonl")
+    names = list(stages)
+    after = names[names.index("text") + 1 :]
     return {
         "stages": stages,
+        "after": after,
         "total_s": sum(stages.values()),
-        "after_s": sum(s for n, s in stages.items() if n == "manifest" or names.index(n) > names.index("text")),
+        "after_s": sum(stages[name] for name in after),
         "extracted": yields["text"],
         "selected": built.facts["documents"],
         "tokens": tokens,
         "yields": yields,
         "trafilatura": version("trafilatura"),
     }
+
+
+def _write_texts(store: Any, key: Any, path: Path) -> None:
+    """The texts of unvaried pages, for the runs that start from texts."""
+    with path.open("w", encoding="utf-8") as file:
+        for bucket in range(BUCKETS):
+            for row in store.read(replace(key, bucket=bucket), ["url", "text"]).to_pylist():
+                if not urlsplit(row["url"]).netloc.startswith(crawl.VARIED):
+                    file.write(json.dumps({"text": row["text"]}) + "\n")
 
 
 def _recipe(out: Path) -> Path:
@@ -224,4 +271,4 @@ if __name__ == "__main__":
     elif not gold.available():
         sys.exit("bench.end_to_end needs the pages of ../shared/data")
     else:
-        main(*(int(a) for a in sys.argv[1:2]))
+        main(*(int(a) for a in sys.argv[1:3]))

@@ -43,6 +43,7 @@ def main(buckets: int = BUCKETS) -> None:
         import launch  # sets what the command sets: event batching
 
         imports = time.perf_counter() - start
+        launch.hold_connections()  # as `gristmill run` does
         from gristmill.funnel import FUNNEL, Plan, Stage
         from gristmill.params import GridParams, Pipeline, PipelineParams, SiteConfig
         from gristmill.registry import Registry

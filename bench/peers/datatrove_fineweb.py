@@ -6,7 +6,9 @@ then its document tokeniser. Exclusion writers, the hub's token counter and uplo
 time. Prints one JSON line: wall seconds of every executor, seconds of every block (summed over tasks, as datatrove
 itself accounts), documents and tokens.
 
-    python datatrove_fineweb.py WARCS OUT TOKENIZER_JSON LID_MODEL WORKERS
+    python datatrove_fineweb.py (warcs|texts) FOLDER OUT TOKENIZER_JSON LID_MODEL WORKERS
+
+With ``texts`` the folder holds JSON lines of extracted texts, and the first three blocks are left out.
 """
 
 import json
@@ -19,7 +21,7 @@ from pathlib import Path
 TIMEOUT_S = 5.0  # a document in trafilatura; its default of 1 s drops pages on a busy machine, and ours allows 5
 
 
-def main(warcs: Path, out: Path, tokenizer: str, lid: str, workers: int) -> dict:
+def main(kind: str, folder: Path, out: Path, tokenizer: str, lid: str, workers: int) -> dict:
     from datatrove.executor import LocalPipelineExecutor
     from datatrove.pipeline.dedup import MinhashDedupCluster, MinhashDedupFilter, MinhashDedupSignature
     from datatrove.pipeline.dedup.minhash import MinhashConfig, MinhashDedupBuckets
@@ -43,17 +45,23 @@ def main(warcs: Path, out: Path, tokenizer: str, lid: str, workers: int) -> dict
     tasks = workers  # one a worker: every task loads the URL lists, spaCy and the models anew
     minhash = MinhashConfig(num_buckets=14, hashes_per_bucket=8, n_grams=5)
 
-    urls = URLFilter()
-    urls.tldextractor = TLDExtract(suffix_list_urls=(), cache_dir=None)  # the packaged list: no network
+    if kind == "warcs":
+        urls = URLFilter()
+        urls.tldextractor = TLDExtract(suffix_list_urls=(), cache_dir=None)  # the packaged list: no network
+        extraction = [
+            WarcReader(str(folder), glob_pattern="*.warc.gz"),
+            urls,
+            Trafilatura(favour_precision=True, timeout=TIMEOUT_S),
+        ]
+    else:
+        extraction = [JsonlReader(str(folder))]
     language = LanguageFilter(languages=["en"], language_threshold=0.65)
     language.model.MODEL_URL = lid
 
     stages = {
         "extract_and_filter": LocalPipelineExecutor(
             pipeline=[
-                WarcReader(str(warcs), glob_pattern="*.warc.gz"),
-                urls,
-                Trafilatura(favour_precision=True, timeout=TIMEOUT_S),
+                *extraction,
                 language,
                 GopherRepetitionFilter(),
                 GopherQualityFilter(),
@@ -131,7 +139,8 @@ def warm_up() -> None:
 
 if __name__ == "__main__":
     os.environ.setdefault("DATATROVE_COLORIZE_LOGS", "0")
-    folder, target, tokenizer_file, lid_file, number = sys.argv[1:6]
-    warm_up()
-    result = main(Path(folder), Path(target), tokenizer_file, lid_file, int(number))
+    what, source, target, tokenizer_file, lid_file, number = sys.argv[1:7]
+    if what == "warcs":
+        warm_up()
+    result = main(what, Path(source), Path(target), tokenizer_file, lid_file, int(number))
     print(json.dumps(result))
