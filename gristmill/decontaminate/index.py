@@ -28,8 +28,9 @@ SHORT, TEMPLATE = "short", "template"  # why a span cannot be checked
 
 @dataclass(frozen=True)
 class Grams:
-    """An open-addressed map from n-gram hashes to postings (span, position), two arrays of ``places``."""
+    """An open-addressed map from n-gram hashes to postings (span, place), and a bloom filter in front of it."""
 
+    bloom: np.ndarray  # uint64 blocks
     keys: np.ndarray  # uint64, a power of two; 0 is free
     first: np.ndarray  # int64, where a key's postings begin
     count: np.ndarray  # int32
@@ -52,7 +53,6 @@ class Index:
     need: np.ndarray  # int32 (n): evidence in a row that makes a match; 0: the whole span must occur
     shingles: np.ndarray  # int32 (n): distinct telling shingles; 0: not checked by containment
     unspaced: np.ndarray  # bool (n)
-    bloom: np.ndarray  # uint64 blocks over the keys of all three maps
     long: Grams
     short: Grams
     fuzzy: Grams
@@ -126,7 +126,7 @@ def _add_to_bloom(keys, bloom):  # type: ignore[no-untyped-def]
         bloom[((x >> uint64(32)) * blocks) >> uint64(32)] |= bits
 
 
-def _grams(keys: np.ndarray, spans: np.ndarray, places: np.ndarray) -> Grams:
+def _grams(keys: np.ndarray, spans: np.ndarray, places: np.ndarray, bits_per_key: float) -> Grams:
     """Map of postings; of a key's several places in one span the first is kept."""
     order = np.lexsort((places, spans, keys))
     keys, spans, places = keys[order], spans[order], places[order]
@@ -142,7 +142,9 @@ def _grams(keys: np.ndarray, spans: np.ndarray, places: np.ndarray) -> Grams:
     _fill(distinct, table, slots)
     begins, counts = np.zeros(size, np.int64), np.zeros(size, np.int32)
     begins[slots], counts[slots] = first, count
-    return Grams(table, begins, counts, spans.astype(np.int32), places.astype(np.int32))
+    bloom = np.zeros(max(1, math.ceil(len(distinct) * bits_per_key / 64)), np.uint64)
+    _add_to_bloom(distinct, bloom)
+    return Grams(bloom, table, begins, counts, spans.astype(np.int32), places.astype(np.int32))
 
 
 def build(items: Iterable[Item], params: DecontaminateParams) -> Index:
@@ -175,16 +177,17 @@ def build(items: Iterable[Item], params: DecontaminateParams) -> Index:
     position = np.arange(len(hashes)) - offsets[:-1][span_of] if rows else np.zeros(0, np.int64)
 
     use = good[params.n] & is_long[span_of]
-    long = _grams(keys[params.n][use], span_of[use], position[use])
+    bits = params.bits_per_key
+    long = _grams(keys[params.n][use], span_of[use], position[use], bits)
     # A short span must occur whole, so one telling n-gram of it is enough to find it: the first.
     use = good[params.short_n] & is_short[span_of]
     chosen = np.flatnonzero(use)
     _, first = np.unique(span_of[chosen], return_index=True)
     chosen = chosen[first]
-    short = _grams(keys[params.short_n][chosen], span_of[chosen], position[chosen])
+    short = _grams(keys[params.short_n][chosen], span_of[chosen], position[chosen], bits)
     # Shingles are numbered within their span; what counts are distinct ones.
     fuzzy, shingles = _shingles(keys[params.fuzzy_n], good[params.fuzzy_n], span_of, len(rows),
-                                params.fuzzy_min_shingles)
+                                params.fuzzy_min_shingles, bits)
 
     running = np.zeros(len(hashes) + len(rows), np.int64)
     told = np.concatenate([[0], np.cumsum(good[params.n])])
@@ -194,14 +197,10 @@ def build(items: Iterable[Item], params: DecontaminateParams) -> Index:
     indexed = np.zeros(len(rows), bool)
     indexed[long.spans], indexed[short.spans] = True, True
     missing = [(*rows[s][:3], SHORT if length[s] < least[s] else TEMPLATE) for s in np.flatnonzero(~indexed)]
-    every = [np.unique(g.keys[g.keys != 0]) for g in (long, short, fuzzy)]
-    bloom = np.zeros(max(1, math.ceil(sum(map(len, every)) * params.bits_per_key / 64)), np.uint64)
-    for part in every:
-        _add_to_bloom(part, bloom)
     need = np.where(is_long, np.where(unspaced, params.min_run_unspaced, params.min_run), 0).astype(np.int32)
     benchmark, item, span, text = zip(*rows) if rows else ((), (), (), ())
-    return Index(params, benchmark, item, span, text, hashes, offsets, running, need, shingles, unspaced, bloom, long,
-                 short, fuzzy, tuple(missing))
+    return Index(params, benchmark, item, span, text, hashes, offsets, running, need, shingles, unspaced, long, short,
+                 fuzzy, tuple(missing))
 
 
 def _words(buf: np.ndarray, byte_offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -238,7 +237,8 @@ def _frequent(keys: np.ndarray, items: np.ndarray, benchmarks: np.ndarray, max_i
     return np.isin(keys, k[new_pair][counts > max_items])
 
 
-def _shingles(keys: np.ndarray, good: np.ndarray, span_of: np.ndarray, n: int, least: int) -> tuple[Grams, np.ndarray]:
+def _shingles(keys: np.ndarray, good: np.ndarray, span_of: np.ndarray, n: int, least: int,
+              bits: float) -> tuple[Grams, np.ndarray]:
     """Map from telling shingles to (span, number of the shingle in it); how many distinct ones a span has."""
     rows = np.flatnonzero(good)
     spans, telling = span_of[rows], keys[rows]
@@ -251,4 +251,4 @@ def _shingles(keys: np.ndarray, good: np.ndarray, span_of: np.ndarray, n: int, l
     begin = np.concatenate([[0], np.cumsum(count)])
     number = np.arange(len(spans)) - begin[spans]
     use = count[spans] >= least
-    return _grams(telling[use], spans[use], number[use]), np.where(count >= least, count, 0).astype(np.int32)
+    return _grams(telling[use], spans[use], number[use], bits), np.where(count >= least, count, 0).astype(np.int32)

@@ -101,7 +101,7 @@ def _exact(hashes, nw, n, is_short, bloom, keys, first, count,  # type: ignore[n
 
 @njit(cache=True, nogil=True)
 def _probe(buf, byte_offsets, table, words, offsets, telling,  # type: ignore[no-untyped-def]
-           need, shingles, lengths, bloom, lk, lf, lc, ls, lp, sk, sf, sc, ss, sp, fk, ff, fc, fs, fp,
+           need, shingles, lengths, lb, lk, lf, lc, ls, lp, sb, sk, sf, sc, ss, sp, fb, fk, ff, fc, fs, fp,
            n_long, n_short, n_fuzzy, least, stretch, out):
     """All documents. ``out`` float64 (m, 8): doc, span, method, run, containment, start, end, whole. -1: too small."""
     n_spans = offsets.shape[0] - 1
@@ -118,9 +118,9 @@ def _probe(buf, byte_offsets, table, words, offsets, telling,  # type: ignore[no
     m, base = 0, 0
     for d in range(byte_offsets.shape[0] - 1):
         nw = word_hashes(buf, byte_offsets[d], byte_offsets[d + 1], table, hashes, starts, ends)
-        t = _exact(hashes, nw, n_long, False, bloom, lk, lf, lc, ls, lp, words, offsets, telling, need, n_long,
+        t = _exact(hashes, nw, n_long, False, lb, lk, lf, lc, ls, lp, words, offsets, telling, need, n_long,
                    diagonal, reach, base, best, touched, 0)
-        t = _exact(hashes, nw, n_short, True, bloom, sk, sf, sc, ss, sp, words, offsets, telling, need, n_long,
+        t = _exact(hashes, nw, n_short, True, sb, sk, sf, sc, ss, sp, words, offsets, telling, need, n_long,
                    diagonal, reach, base, best, touched, t)
         base += nw + 1  # diagonals of different documents never meet
         if m + t > out.shape[0]:
@@ -136,10 +136,10 @@ def _probe(buf, byte_offsets, table, words, offsets, telling,  # type: ignore[no
             m += 1
             taken[s] = True
         exact = m - t
-        h, u = hits_of(hashes, nw, n_fuzzy, bloom, fk, ff, fc, fs, fp, hits, seen, touched)
+        h, u = hits_of(hashes, nw, n_fuzzy, fb, fk, ff, fc, fs, fp, hits, seen, touched)
         while h < 0:
             hits, bucket = np.empty((2 * hits.shape[0], 3), np.int32), np.empty((2 * hits.shape[0], 2), np.int32)
-            h, u = hits_of(hashes, nw, n_fuzzy, bloom, fk, ff, fc, fs, fp, hits, seen, touched)
+            h, u = hits_of(hashes, nw, n_fuzzy, fb, fk, ff, fc, fs, fp, hits, seen, touched)
         r = windows(hits, h, seen, touched, u, shingles, lengths, least, stretch, n_fuzzy, taken, bucket, start, live,
                     result)
         for k in range(exact, m):
@@ -167,14 +167,15 @@ def probe(index: Index, texts: pa.Array | pa.ChunkedArray) -> list[Match]:
         return []
     buf, byte_offsets = text_buffers(texts)
     p = index.params
-    grams = [a for g in (index.long, index.short, index.fuzzy) for a in (g.keys, g.first, g.count, g.spans, g.places)]
+    grams = [a for g in (index.long, index.short, index.fuzzy)
+             for a in (g.bloom, g.keys, g.first, g.count, g.spans, g.places)]
     lengths = np.diff(index.offsets)
     kernel: Any = _probe
     size = 1024
     while True:
         out = np.empty((size, 8), np.float64)  # exact below 2^53
         m = int(kernel(buf, byte_offsets, packed(), index.hashes, index.offsets, index.telling, index.need,
-                       index.shingles, lengths, index.bloom, *grams, p.n, p.short_n, p.fuzzy_n, p.fuzzy_containment,
+                       index.shingles, lengths, *grams, p.n, p.short_n, p.fuzzy_n, p.fuzzy_containment,
                        p.fuzzy_window, out))
         if m >= 0:
             break

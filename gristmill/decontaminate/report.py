@@ -84,8 +84,8 @@ def page(crawl: str, holdout_hash: str, summary: Mapping[str, Any], pairs: Itera
         f"<p>{summary['flagged']} of {summary['documents']} documents hold a benchmark item. Hold-outs "
         f"<code>{escape(holdout_hash)}</code>.</p>"
         "<p>Methods: <b>ngram</b>, a run of 13-grams (22 words; 28 characters in scripts without spaces) or "
-        "the whole span; <b>short</b>, a whole span of 8 to 21 words; <b>fuzzy</b>, 60 % of a span's 5-grams in a window of "
-        "1.5 times its length, pending review. Spans not checkable are too short or only templates.</p>"
+        "the whole span; <b>short</b>, a whole span of 8 to 21 words; <b>fuzzy</b>, 60 % of its 5-grams in a window of "
+        "1.5 times the span, pending review. Spans not checkable are too short or only templates.</p>"
         f"<table><tr>{''.join(f'<th>{h}</th>' for h in head)}</tr>{''.join(rows)}</table>"
         f"<h2>Matched spans</h2>{''.join(blocks) or '<p>None.</p>'}{more}</body></html>\n"
     )

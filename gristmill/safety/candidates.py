@@ -98,9 +98,9 @@ def _scan(buf, start, end, cls, out, limit):  # type: ignore[no-untyped-def]
                 hit |= 8
         elif c == 7:
             hit |= 1
-        elif i + 1 < end and i - 4 >= start and buf[i + 1] == 66:
-            if buf[i - 1] == buf[i - 2] == buf[i - 3] == buf[i - 4] == 45:  # -----B opens a key block
-                hit |= 16
+        elif i - 4 >= start and i + 1 < end:
+            dashes = buf[i - 1] == buf[i - 2] == buf[i - 3] == buf[i - 4] == 45
+            hit |= 16 * (dashes and buf[i + 1] == 66)  # -----B opens a key block
         if hit:
             a = max(start, i - 96)
             b = min(end, reach)

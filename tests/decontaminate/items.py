@@ -9,10 +9,14 @@ from pathlib import Path
 from gristmill.decontaminate.index import Index, Item, build
 from gristmill.params import DecontaminateParams
 
-_SUBJECTS = "river engine garden market library bridge teacher captain painter farmer doctor orchard station harbour".split()
-_VERBS = "carries measures repairs counts borrows follows describes collects divides explains".split()
-_OBJECTS = "apples letters wheels windows stories baskets lanterns pebbles ribbons tickets numbers".split()
-_WHERE = "before dawn|after the storm|in the old town|near the mill|during winter|under the tower|by the lake".split("|")
+_SUBJECTS = ["river", "engine", "garden", "market", "library", "bridge", "teacher", "captain", "painter", "farmer",
+    "doctor", "orchard", "station", "harbour"]
+_VERBS = ["carries", "measures", "repairs", "counts", "borrows", "follows", "describes", "collects", "divides",
+    "explains"]
+_OBJECTS = ["apples", "letters", "wheels", "windows", "stories", "baskets", "lanterns", "pebbles", "ribbons",
+    "tickets", "numbers"]
+_WHERE = ["before dawn", "after the storm", "in the old town", "near the mill", "during winter", "under the tower",
+    "by the lake"]
 
 
 def sentence(rng: random.Random) -> str:
@@ -54,10 +58,11 @@ def wrapped(text: str) -> str:
 
 
 def recased(text: str) -> str:
-    """Other case, other punctuation. (ß in capitals is two letters, which one-to-one folding does not undo.)"""
+    """Other case, other punctuation. (ß in capitals is two letters: one-to-one folding does not undo that.)"""
     rng = random.Random(len(text))
     table = str.maketrans({",": ";", ".": "!", "?": "...", "(": "[", ")": "]", "'": "’"})
-    return "".join(c.upper() if rng.random() < 0.5 and len(c.upper()) == 1 else c.lower() for c in text).translate(table)
+    mixed = (c.upper() if rng.random() < 0.5 and len(c.upper()) == 1 else c.lower() for c in text)
+    return "".join(mixed).translate(table)
 
 
 def embedded(text: str, seed: int = 1) -> str:

@@ -117,7 +117,7 @@ def test_shorter_spans_are_reported_as_not_checkable():
 
 def test_a_template_of_a_benchmark_is_no_evidence():
     # marin#6852: the last false flags were templates and LaTeX identities
-    instruction = "Read the passage below with care and then choose the one answer that follows from what it says alone."
+    instruction = "Read the passage below with care and then choose the one answer that follows from what it says."
     items = [item(f"{instruction} {prose(10 + i, 2)}", i) for i in range(8)]
     index = index_of(*items, item(instruction, 99))
     assert ("b", "99", "question", TEMPLATE) in index.not_checkable
@@ -128,7 +128,8 @@ def test_a_template_of_a_benchmark_is_no_evidence():
 
 def test_a_suppressed_stretch_continues_a_run():
     instruction = "and now read the passage below with care before you choose the one answer that follows"
-    items = [item(f"{first_words(prose(20 + i, 2), 14)} {instruction} {first_words(prose(40 + i, 2), 14)}", i) for i in range(6)]
+    items = [item(f"{first_words(prose(20 + i, 2), 14)} {instruction} {first_words(prose(40 + i, 2), 14)}",
+        i) for i in range(6)]
     index = index_of(*items)
     (m,) = [m for m in matches(index, embedded(items[2][2]["question"])) if m.method == NGRAM]
     assert (index.item[m.span], m.whole) == ("2", True)
@@ -232,7 +233,8 @@ def test_runs_are_those_of_brute_force(seed):
     assert {(m.span, m.run) for m in matches(index, page) if m.method != FUZZY} == plain_runs(index, page)
 
 
-@pytest.mark.parametrize("text", ["", " ", "x " * 100_000, "the cat " * 60_000, "x" * 200_000, "\n" * 200_000, "中" * 100_000, "\u202e\u0378" * 50_000,
+@pytest.mark.parametrize("text", ["", " ", "x " * 100_000, "the cat " * 60_000, "x" * 200_000, "\n" * 200_000,
+    "中" * 100_000, "\u202e\u0378" * 50_000,
                                   "1 2 3 4 5 6 7 8 9 " * 12_000], ids=lambda t: repr(t[:9]))
 def test_bad_input_takes_linear_time(text):
     items = [item(prose(i, 5), i) for i in range(50)]

@@ -6,7 +6,9 @@ from gristmill.quality.ensemble import TIERS, combine, threshold, tier_of
 
 
 def test_members_on_different_scales_meet_as_percentiles():
-    reference = quantiles.freeze({("a", "eng", "cc"): np.linspace(0, 1, 500), ("b", "eng", "cc"): np.linspace(-900, -100, 500)})
+    reference = quantiles.freeze({
+        ("a", "eng", "cc"): np.linspace(0, 1, 500), ("b", "eng", "cc"): np.linspace(-900, -100, 500),
+    })
     langs = np.array(["eng"] * 3, object)
     got = combine({"a": np.array([0.9, 0.1, np.nan]), "b": np.array([-800.0, -150.0, -500.0])}, langs, reference)
     assert got.members["a"][:2] == pytest.approx([0.9, 0.1], abs=0.01)

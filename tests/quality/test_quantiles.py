@@ -59,7 +59,8 @@ def test_a_frozen_file_reads_back_and_is_the_same_bytes(tmp_path):
     assert back.percentiles("b", np.array([0.5]), langs) == pytest.approx(0.5, abs=0.01)
 
 
-@pytest.mark.parametrize("content", [b"", b"[]", b'{"format":2,"kind":"gristmill-quantiles","levels":1001,"tables":[]}'])
+@pytest.mark.parametrize("content", [b"", b"[]",
+    b'{"format":2,"kind":"gristmill-quantiles","levels":1001,"tables":[]}'])
 def test_another_file_is_refused(tmp_path, content):
     (tmp_path / "x").write_bytes(content)
     with pytest.raises(ModelError, match="freeze them again"):

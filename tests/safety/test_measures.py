@@ -1,6 +1,6 @@
+import gzip
 import json
 import random
-import gzip
 
 import numpy as np
 import pyarrow as pa
@@ -19,7 +19,7 @@ def buffers(*texts: str):
     return text_buffers(pa.array(texts, pa.large_string()))
 
 
-@given(st.lists(st.sampled_from("red green blue big house".split()), max_size=40),
+@given(st.lists(st.sampled_from(["red", "green", "blue", "big", "house"]), max_size=40),
        st.lists(st.sampled_from(["red", "big house", "green blue red", "house"]), max_size=4))
 def test_phrases_are_counted_by_whole_words_longest_first(tokens, phrases):
     table = {tuple(words(p)) for p in phrases}
@@ -46,7 +46,8 @@ def test_a_phrase_that_is_too_long_is_refused():
 
 def test_spam_is_measured_beside_plain_text():
     plain = "The river rises in the hills and runs through three counties before it meets the sea at the harbour."
-    bait = "Buy now! Click here https://x.example www.y.example cheap watches watches watches watches free shipping watches"
+    bait = ("Buy now! Click here https://x.example www.y.example cheap watches watches watches watches free shipping "
+            "watches")
     rows = {k: v.to_pylist() for k, v in spam.measure(*buffers(plain, bait, "")).items()}
     assert rows["link_word_ratio"][0] == rows["spam_phrase_ratio"][0] == 0
     n = len(words(bait))
@@ -57,7 +58,8 @@ def test_spam_is_measured_beside_plain_text():
 
 
 def test_word_rates_are_unknown_where_no_list_covers_the_language():
-    lists = [("bad", "eng", compile_phrases(["darn"])), ("bad", "deu", compile_phrases(["mist"])), ("any", None, compile_phrases(["x"]))]
+    lists = [("bad", "eng", compile_phrases(["darn"])), ("bad", "deu", compile_phrases(["mist"])), ("any", None,
+        compile_phrases(["x"]))]
     texts = ("darn it", "so ein Mist", "darn, mince alors")
     rates = toxicity.word_rates(lists, *buffers(*texts), np.array(["eng", "deu", "fra"], object))
     assert rates["bad"][:2] == pytest.approx([1 / 2, 1 / 3])
@@ -86,7 +88,8 @@ def test_a_word_list_is_a_weak_signal_on_hatecheck(shared):
 
 def test_a_classifier_gives_one_score_a_category(tmp_path):
     rng = random.Random(2)
-    good, bad = ([" ".join(rng.choice(v.split()) for _ in range(30)) for _ in range(80)] for v in ("calm kind fair", "vile hate cruel"))
+    good, bad = ([" ".join(rng.choice(v.split()) for _ in range(30)) for _ in range(80)] for v in ("calm kind fair",
+        "vile hate cruel"))
     path = ft.train_demo(good, bad, tmp_path / "m.bin")
     classifier = toxicity.ToxicityClassifier(path)
     assert classifier.categories == ("cc", "hq")

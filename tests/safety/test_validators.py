@@ -31,7 +31,8 @@ def test_other_numbers_are_not(number):
     assert not v.card(number)
 
 
-@pytest.mark.parametrize("text", ["GB82 WEST 1234 5698 7654 32", "DE89370400440532013000", "FR1420041010050500013M02606",
+@pytest.mark.parametrize("text", ["GB82 WEST 1234 5698 7654 32", "DE89370400440532013000",
+    "FR1420041010050500013M02606",
                                   "NO9386011117947", "MT84MALT011000012345MTLCAST001S", "gb82west12345698765432"])
 def test_examples_of_the_iban_registry_hold(text):
     assert v.iban(text)
@@ -52,7 +53,8 @@ def test_national_numbers_carry_their_check(kind, number, wrong):
     assert not v.NATIONAL[kind](wrong)
 
 
-@pytest.mark.parametrize(("digits", "valid"), [("536228721", True), ("000123456", False), ("666123456", False), ("900123456", False),
+@pytest.mark.parametrize(("digits", "valid"), [("536228721", True), ("000123456", False), ("666123456", False),
+    ("900123456", False),
                                                ("536008721", False), ("536220000", False), ("078051120", False)])
 def test_social_security_numbers_are_in_the_ranges_that_are_issued(digits, valid):
     assert v.us_ssn(digits) is valid

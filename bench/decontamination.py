@@ -1,0 +1,114 @@
+"""Decontamination: speed beside datatrove's n-gram filter, recall of leaked items by form beside it, false flags.
+
+``python -m bench.decontamination`` (``--small`` for fewer). Items are the public benchmarks of ``../shared`` where they
+are; else made ones. Rates are megabytes per second of CPU time of one thread.
+"""
+
+import argparse
+import random
+import tempfile
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from bench.deduplication import best
+from bench.peer import PeerUnavailable, run_peer
+from bench.report import Report
+from bench.texts import documents, paragraphs
+from gristmill.decontaminate.index import build
+from gristmill.decontaminate.ngrams import probe
+from gristmill.params import DecontaminateParams
+from gristmill.text_units import words
+from tests.decontaminate.items import FORMS, Item, prose, public_items
+
+SHARED = Path(__file__).resolve().parent.parent.parent / "shared" / "data"
+
+
+def items() -> list[Item]:
+    if (SHARED / "06_benchmarks").is_dir():
+        return list(public_items(SHARED))
+    return [("made", str(i), {"question": prose(i, 1 + i % 4)}) for i in range(5000)]
+
+
+def paraphrased(text: str, every: int) -> str:
+    """Here and there another word: what n-grams cannot see and containment may."""
+    rng = random.Random(len(text))
+    tokens = text.split()
+    for i in range(rng.randrange(every), len(tokens), every):
+        tokens[i] = rng.choice(("something", "another", "various", "certain", "quickly"))
+    return " ".join(tokens)
+
+
+def renumbered(text: str) -> str:
+    rng = random.Random(len(text))
+    return "".join(str(rng.randrange(10)) if c.isdigit() else c for c in text)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--small", action="store_true")
+    small = parser.parse_args().small
+    report = Report("decontamination")
+    every = items()
+    index = build(every, DecontaminateParams())
+    texts = documents(400 if small else 4000)
+    spent = best(lambda: probe(index, texts), 3)
+    rate = texts.nbytes / spent / 1e6
+    report.add("n-gram, short-span and containment pass, MB/s", rate, bar=">= 100 MB/s a core", ratio=rate,
+               holds=rate >= 100, note=f"{index.size} spans; CPU time, other work on the machine lowers it")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        pq.write_table(pa.table({"text": texts}), folder / "texts.parquet")
+        pq.write_table(pa.table({"text": index.text}), folder / "items.parquet")
+        for kind, count in (("default", 60), ("plain", 300)):
+            what = f"pass, MB/s: datatrove's 12-grams, {kind} words"
+            try:
+                theirs = run_peer("datatrove", "datatrove_filters.py", [
+                    f"decontaminate-{kind}", str(folder / "texts.parquet"), str(count), str(folder / "items.parquet")])
+            except PeerUnavailable as reason:
+                report.add(what, rate, bar=">= 50 x", note=str(reason)[:200])
+                continue
+            ratio = rate / theirs["mb_per_s"]
+            report.add(what, rate, theirs["mb_per_s"], ratio, ">= 50 x" if kind == "default" else "",
+                       ratio >= 50 if kind == "default" else None)
+        recall(report, index, folder, 60 if small else 300)
+    clean = pa.array(sorted(set(paragraphs())), pa.large_string())
+    flagged = len({m.doc for m in probe(index, clean)})
+    report.add(f"false flags in {len(clean)} paragraphs of documentation", flagged, None, flagged / len(clean),
+               "<= 1 in 10,000", flagged <= len(clean) / 10_000,
+               "documents, source files and manual pages, over 30,000: see tests/decontaminate")
+    report.write()
+
+
+def recall(report: Report, index, folder: Path, count: int) -> None:
+    """Of spans with eight words or more that can be checked at all."""
+    excused = {row[:3] for row in index.not_checkable}
+    long_enough = [s for s in range(index.size) if len(words(index.text[s])) >= 8]
+    spans = [s for s in long_enough if (index.benchmark[s], index.item[s], index.span[s]) not in excused]
+    report.add("spans of 8 words or more that are templates, or lists of numbers", len(long_enough) - len(spans),
+               note=f"of {len(long_enough)}: no evidence, reported as not checkable, and left out below")
+    sample = random.Random(1).sample(spans, min(count, len(spans)))
+    for form, change in {**FORMS, "renumbered": renumbered, "every 8th word changed": lambda t: paraphrased(t, 8),
+                         "every 16th word changed": lambda t: paraphrased(t, 16)}.items():
+        docs = [change(index.text[s]) for s in spans]
+        found = {(m.doc, m.span) for m in probe(index, pa.array(docs, pa.large_string()))}
+        ours = sum((d, s) in found for d, s in enumerate(spans)) / len(spans)
+        pq.write_table(pa.table({"text": [change(index.text[s]) for s in sample]}), folder / "leaked.parquet")
+        exact = form in FORMS
+        what = f"recall: {form}"
+        try:
+            flagged = run_peer("datatrove", "datatrove_filters.py", [
+                "decontaminate-plain", str(folder / "leaked.parquet"), str(len(sample)),
+                str(folder / "items.parquet"), "flags"])["flagged"]
+            theirs = sum(flagged) / len(flagged)
+        except PeerUnavailable as reason:
+            report.add(what, ours, None, ours, "100 %" if exact else "", ours == 1 if exact else None,
+                       str(reason)[:200])
+            continue
+        report.add(what, ours, theirs, ours / theirs if theirs else None, "100 %" if exact else "",
+                   ours == 1 if exact else None, f"{len(spans)} spans; theirs on {len(sample)} of them, plain words")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,98 @@
+import dataclasses
+import json
+import time
+
+import pyarrow as pa
+import pytest
+
+from gristmill import schemas
+from gristmill.acquire.holdout import freeze
+from gristmill.errors import HoldoutError
+from tests.decontaminate.items import embedded, prose, wrapped
+from tests.deduplicate.world import World, world
+from tests.quality.test_stages import DEDUP
+
+QUESTIONS = {str(i): prose(900 + i, 2) for i in range(4)}
+PAGES = [embedded(QUESTIONS["1"], 10), wrapped(embedded(QUESTIONS["2"], 20)), prose(30, 40),
+    embedded("<b>tag</b> " + prose(31, 3), 40)]
+
+
+def open_world(folder, **params) -> World:
+    root = folder / "holdout"
+    freeze(root, {"quiz": [{"id": i, "question": q, "answer": "no"} for i, q in QUESTIONS.items()]},
+           {"item": "id", "question": "question", "answer": "answer"})
+    w = world(folder, **params)
+    return dataclasses.replace(w, site=w.site.model_copy(update={"holdout": str(root)}))
+
+
+def fake_tokens(w: World, crawl: str) -> None:
+    """A thousand tokens for every surviving document."""
+    for bucket in range(w.plan.buckets):
+        part = w.upstream("tokens", crawl, bucket)
+        near = part.read("near")
+        near = near.filter(near["survives"])
+        table = near.select(["crawl", "doc_id", "record_id"])
+        for field in schemas.TOKENS:
+            if field.name not in table.column_names:
+                value = 1000 if field.name == "n_tokens" else None
+                table = table.append_column(field.name, pa.array([value] * near.num_rows, field.type))
+        part.write(table)
+        part.commit(time.time(), 0.0)
+
+
+@pytest.fixture(scope="module")
+def probed(tmp_path_factory) -> World:
+    w = open_world(tmp_path_factory.mktemp("w"))
+    w.land("A", PAGES)
+    w.run("A", ("eval_holdout", *DEDUP, "contamination"))
+    fake_tokens(w, "A")
+    w.run("A", ("contamination_report",))
+    return w
+
+
+def test_leaked_items_are_found_where_they_stand(probed):
+    text = {r["record_id"]: r["text"] for r in probed.table("text", "A").to_pylist()}
+    rows = probed.table("contamination", "A").to_pylist()
+    assert {(PAGES.index(text[r["record_id"]]), r["item"]) for r in rows} == {(0, "1"), (1, "2")}
+    for r in rows:
+        data = text[r["record_id"]].encode()[r["start"] : r["end"]].decode()
+        assert data.split() == QUESTIONS[r["item"]].rstrip(".").split()
+        assert (r["method"], r["whole"], r["span"]) == ("ngram", True, "question")
+
+
+def test_nothing_is_dropped_and_the_hold_out_is_recorded(probed):
+    made = [probed.part("contamination", "A").manifest("contamination", b) for b in range(4)]
+    assert sum(m.counts.docs_in for m in made) == sum(m.counts.docs_out for m in made) == 4
+    assert sum(m.info["flagged"] for m in made) == 2
+    frozen = probed.part("eval_holdout", "A", None).manifest("eval_holdout").state["holdout_hash"]
+    assert {m.state["holdout_hash"] for m in made} == {frozen}
+
+
+def test_the_report_counts_documents_tokens_and_items(probed):
+    part = probed.part("contamination_report", "A", None)
+    manifest = part.manifest("contamination_report")
+    key = part.key("contamination_report")
+    data = probed.store.blobs.get(f"{key.path}/{manifest.role('data')[0].name}")
+    quiz = json.loads(data)["benchmarks"]["quiz"]
+    assert (quiz["items"], quiz["documents"], quiz["tokens"], quiz["leaked_items"]) == (4, 2, 2000, 2)
+    assert quiz["not_checkable"] == {"short": 4}
+    page = probed.store.blobs.get(f"{key.path}/{manifest.role('html')[0].name}").decode()
+    assert page.count("<mark>") == 2
+    assert QUESTIONS["1"].split(".")[0] in page
+
+
+def test_bytes_do_not_depend_on_the_run(probed):
+    before = probed.digests("A", ("contamination",))
+    probed.run("A", ("contamination",), force=True)
+    assert probed.digests("A", ("contamination",)) == before
+
+
+def test_a_changed_hold_out_is_refused(tmp_path):
+    w = open_world(tmp_path)
+    w.land("A", PAGES[:1])
+    w.run("A", ("eval_holdout", *DEDUP))
+    other = tmp_path / "other"
+    freeze(other, {"quiz": [{"question": prose(1, 2)}]})
+    w = dataclasses.replace(w, site=w.site.model_copy(update={"holdout": str(other)}))
+    with pytest.raises(HoldoutError, match="have hash"):
+        w.run("A", ("contamination",))
