@@ -196,6 +196,9 @@ def _duplicates(
     if row["seen_crawl"]:
         seen = row.get("seen_record_id")
         other = {"record_id": seen.hex() if seen else None, "doc_id": doc_id.hex(), "crawl": row["seen_crawl"]}
+        for earlier, home, first in finder.home(doc_id):
+            if earlier == row["seen_crawl"]:
+                other |= _url(finder, earlier, home, first)
         return found.stop("exact", "seen_in_earlier_crawl", f"the same text is in {row['seen_crawl']}", other=other)
     near = finder.rows("near", crawl, bucket, "doc_id", doc_id)
     if not near:

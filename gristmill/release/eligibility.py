@@ -5,7 +5,7 @@ representative; as three shuffles, so that no table holds all documents. Does no
 and what a recipe selects of what stands (``selection.py``).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from gristmill import shuffle
+from gristmill.acquire import robots
 from gristmill.release import tombstones
 from gristmill.release.policy import NUMBER, Judge, Policy, licences
 from gristmill.schemas import ID
@@ -62,12 +63,27 @@ EXCLUDED = pa.schema(
 
 
 @dataclass(frozen=True)
+class Place:
+    """One (crawl, host bucket) of a manifest: its ``catalogue_records``, and the robots rules of its hosts.
+
+    Attributes:
+        ordinal: of the crawl.
+        records: the partition.
+        robots: partitions of any crawl with robots.txt files of the bucket's hosts (role "robots" of unique_records).
+    """
+
+    ordinal: int
+    records: Key
+    robots: tuple[Key, ...] = ()
+
+
+@dataclass(frozen=True)
 class Task:
     """One partition or range of one step; picklable."""
 
     store: Store
     policy: Policy
-    records: tuple[tuple[int, Key], ...]  # (ordinal, catalogue_records partition), by place
+    place: "Place | None"  # of the first step: what it reads
     scratch: str
     number: int
     places: int
@@ -107,8 +123,11 @@ def judge(store: Store, policy: Policy) -> Judge:
 
 def records_step(task: Task) -> None:
     """Map over (crawl, bucket): every record's verdict, cut by document."""
-    ordinal, key = task.records[task.number]
-    table = task.store.read(key)
+    assert task.place is not None
+    ordinal = task.place.ordinal
+    table = task.store.read(task.place.records)
+    rules = [task.store.read(k, role="robots") for k in task.place.robots]
+    registry = robots.from_table(pa.concat_tables(rules)) if rules else None
     n = table.num_rows
     place = np.full(n, task.number, np.int32)
     first = table.column("first").to_numpy(zero_copy_only=False).astype(bool)
@@ -121,7 +140,7 @@ def records_step(task: Task) -> None:
             "record_id": table.column("record_id"),
             "home": pa.array(np.where(first, place, -1).astype(np.int32)),
             "place": pa.array(place),
-            "rule": pa.array(judge(task.store, task.policy).records(table), pa.int8()),
+            "rule": pa.array(judge(task.store, task.policy).records(table, registry), pa.int8()),
             "held": pc.is_valid(table.column("holdout")),
         },
         schema=_RECORD,
@@ -152,7 +171,7 @@ def _starts(ids: pa.ChunkedArray) -> np.ndarray:
 
 def documents_step(task: Task) -> None:
     """Reduce by document: one row a document, or one for each crawl in which it has a catalogue row; cut by cluster."""
-    table = read_cut(task.folder("records"), len(task.records), task.number, _RECORD)
+    table = read_cut(task.folder("records"), task.places, task.number, _RECORD)
     table = _order(table.combine_chunks(), "doc_id", "ordinal", "fetch_ts", "record_id")
     n = table.num_rows
     starts = _starts(table.column("doc_id"))
@@ -252,7 +271,7 @@ def clusters_step(task: Task) -> None:
 def run(
     store: Store,
     policy: Policy,
-    records: list[tuple[int, Key]],
+    places: Sequence[Place],
     scratch: str,
     ranges: int,
     workers: int,
@@ -262,12 +281,15 @@ def run(
     for folder in ("records", "documents", "excluded"):
         (Path(scratch) / folder).mkdir(parents=True, exist_ok=True)
     steps: list[tuple[str, Callable[[Task], None], int]] = [
-        ("records", records_step, len(records)),
+        ("records", records_step, len(places)),
         ("documents", documents_step, ranges),
         ("clusters", clusters_step, ranges),
     ]
     for name, function, count in steps:
-        tasks = [Task(store, policy, tuple(records), scratch, i, len(records), ranges) for i in range(count)]
+        tasks = [
+            Task(store, policy, places[i] if name == "records" else None, scratch, i, len(places), ranges)
+            for i in range(count)
+        ]
         for done, _ in enumerate(run_tasks(function, tasks, workers if workers > 1 else 0)):
             if progress:
                 progress(name, done + 1, count)

@@ -95,6 +95,23 @@ def in_order(store: Store, plan: Plan, crawls: Sequence[str] | None) -> tuple[st
     return tuple(sorted(set(chosen), key=lambda c: ordinals[c]))
 
 
+def robots_partitions(store: Store, plan: Plan) -> dict[int, tuple[Key, ...]]:
+    """Host bucket -> partitions, of every crawl that has them, that hold robots.txt files of its hosts.
+
+    Of every crawl and not only of those that a manifest is made of: the newest rules count, wherever they were fetched.
+    """
+    out: dict[int, tuple[Key, ...]] = {}
+    for bucket in range(plan.buckets):
+        keys = []
+        for crawl in Registry(store).crawls():
+            key = Key("unique_records", plan.fingerprints["unique_records"], crawl, bucket)
+            found = store.manifest(key)
+            if found is not None and any(f.rows for f in found.role("robots")):
+                keys.append(key)
+        out[bucket] = tuple(keys)
+    return out
+
+
 def resolve(recipe: Recipe | str | Path, policy: Policy | None) -> tuple[Recipe, Policy]:
     """A recipe and a policy from what a caller has: objects, or a YAML file that may hold both."""
     if isinstance(recipe, Recipe):
@@ -144,27 +161,12 @@ def examine(
         store.require(found)
         return found
 
-    eligibility.run(
-        store,
-        policy,
-        [(ordinals[c], key("catalogue_records", c, b)) for c, b in places],
-        scratch,
-        plan.buckets,
-        workers,
-        progress,
-    )
-    task = selection.Task(
-        store,
-        recipe,
-        policy,
-        schema,
-        tuple((c, b, key("catalogue", c, b)) for c, b in places),
-        scratch,
-        0,
-        plan.buckets,
-        layouts,
-    )
-    counts = selection.total(selection.run(task, workers, progress))
+    rules = robots_partitions(store, plan)
+    records = [eligibility.Place(ordinals[c], key("catalogue_records", c, b), rules[b]) for c, b in places]
+    eligibility.run(store, policy, records, scratch, plan.buckets, workers, progress)
+    task = selection.Task(store, recipe, policy, schema, None, len(places), scratch, 0, plan.buckets, layouts)
+    catalogues = [(c, b, key("catalogue", c, b)) for c, b in places]
+    counts = selection.total(selection.run(task, catalogues, workers, progress))
     _refuse_overlaps(counts)
     out = Examined(recipe, policy, names, counts, {}, {name: {} for name in layouts}, layouts)
     parts = recipes.parts_of(recipe)
@@ -264,8 +266,7 @@ def explain(examined: Examined) -> list[str]:
     for name, d in asked.items():
         lines.append(
             f"  {name}: {show(d['asked'])} tokens presented, {float(d['epochs']):.2f} epochs "
-            f"(cap {float(d['cap']):g}); "
-            + ", ".join(f"{p} {show(t)}" for p, t in d["by_phase"].items())
+            f"(cap {float(d['cap']):g}); " + ", ".join(f"{p} {show(t)}" for p, t in d["by_phase"].items())
         )
     if examined.schedule is not None:
         schedule = examined.schedule

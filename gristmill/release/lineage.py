@@ -268,9 +268,7 @@ def lineage(
     return Lineage(store, version).at(step, position, rank=rank, world=world)
 
 
-def whereis(
-    store: Store, version: str, what: str, *, world: int = 1, until: int | None = None
-) -> list[dict[str, Any]]:
+def whereis(store: Store, version: str, what: str, *, world: int = 1, until: int | None = None) -> list[dict[str, Any]]:
     """``Lineage(store, version).whereis(...)``: the samples that show a URL or a document."""
     return Lineage(store, version).whereis(what, world=world, until=until)
 

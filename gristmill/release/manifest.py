@@ -28,7 +28,7 @@ from gristmill.partition import Partition, inputs_digest, is_current
 from gristmill.registry import NAME
 from gristmill.release import policy as policies
 from gristmill.release import selection, tombstones
-from gristmill.release.examine import Examined, Progress, examine, in_order, realised, resolve
+from gristmill.release.examine import Examined, Progress, examine, in_order, realised, resolve, robots_partitions
 from gristmill.release.policy import Policy
 from gristmill.store import Key, Store
 from gristmill.tokens import packing
@@ -165,12 +165,21 @@ def _made_from(
             "tombstones": tombstones.read(store).digest,
             "licences": policies.registry_digest(store),
             "replaced": digest(purge.replacements(store)),
+            "robots": digest(_robots(store, plan)),
         },
         "fingerprints": dict(sorted(plan.fingerprints.items())),
         "inputs": {a: {c: _input(store, plan, site, a, c) for c in crawls} for a in READS},
         "grid": {"host_buckets": plan.buckets},
         "crawls": list(crawls),
     }
+
+
+def _robots(store: Store, plan: Plan) -> list[list[str]]:
+    """Hashes of the robots.txt files that a build reads, by bucket: state that it consumed."""
+    return [
+        [f.sha256 for key in keys for f in store.require(key).role("robots")]
+        for _, keys in sorted(robots_partitions(store, plan).items())
+    ]
 
 
 def manifest_is_current(

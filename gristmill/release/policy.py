@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from gristmill import shuffle
+from gristmill.acquire import robots
 from gristmill.errors import ManifestError
 from gristmill.fingerprint import canonical_json, digest
 from gristmill.mixture.recipe import Positive, _plain
@@ -34,6 +35,7 @@ RECORD_RULES = (
     "host_excluded",
     "trap",
     "robots",
+    "robots_retro",
     "licence_unknown",
     "licence_denied",
     "licence_expired",
@@ -84,7 +86,9 @@ class Policy(_Model):
 
     as_of: dt.date | None = None
     licences: LicencePolicy = LicencePolicy()
-    robots: tuple[str, ...] = ("disallowed_at_fetch", "retro_optout")  # states that exclude
+    robots: tuple[str, ...] = ("disallowed_at_fetch", "retro_optout")  # states at fetch that exclude
+    # ... beside what the newest robots.txt of any crawl says of the URL to any of these agents today. Empty: not asked.
+    robots_agents: tuple[str, ...] = ("CCBot",)
     hosts: tuple[str, ...] = ()  # excluded, with everything under them
     traps: tuple[str, ...] = ()  # crawler traps, likewise, ...
     found_traps: bool = True  # ... beside the hosts that intake found to be traps
@@ -157,10 +161,15 @@ class Judge:
                 f"licences expire ({', '.join(expiring[:5])}): name the day to judge them by (policy.as_of)"
             )
 
-    def records(self, table: pa.Table) -> np.ndarray:
+    def records(self, table: pa.Table, rules: robots.Registry | None = None) -> np.ndarray:
         """Rule number of the first rule each row of ``catalogue_records`` fails; 0 where it passes all.
 
-        int8 [rows], an index into RULES.
+        Args:
+            table: rows of CATALOGUE_RECORDS.
+            rules: every robots.txt that any crawl fetched from these hosts.
+
+        Returns:
+            int8 [rows], an index into RULES.
         """
         n = table.num_rows
         out = np.zeros(n, np.int8)
@@ -182,6 +191,8 @@ class Judge:
             mark("trap", table.column("trap").fill_null(False).to_numpy(zero_copy_only=False).astype(bool))
         states, state_index = _dictionary(table, "robots_state")
         mark("robots", _lookup([s in policy.robots for s in states], state_index))
+        if rules is not None and rules.authorities and policy.robots_agents:
+            mark("robots_retro", _opted_out(table.column("url").to_pylist(), rules, policy.robots_agents))
         for rule, verdicts in self._licence_rules(licences_).items():
             mark(rule, _lookup(verdicts, licence_index))
         self._cutoffs(table, licences_, licence_index, mark)
@@ -226,6 +237,11 @@ class Judge:
                     model_index,
                 ),
             )
+
+
+def _opted_out(urls: list[str], rules: robots.Registry, agents: tuple[str, ...]) -> np.ndarray:
+    """Which URLs the newest robots.txt closes to one of the agents."""
+    return np.array([any(rules.current(u, a)[0] == robots.RETRO for a in agents) for u in urls], bool)
 
 
 def sampled_out(doc_id: pa.ChunkedArray, keep: Decimal, seed: int, number: int) -> np.ndarray:

@@ -6,8 +6,8 @@ shard. Does not belong here: record policy (``eligibility.py``) and the manifest
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -67,7 +67,8 @@ class Task:
     recipe: Recipe
     policy: Policy
     schema: pa.Schema  # the catalogue's
-    places: tuple[tuple[str, int, Key], ...]  # (crawl, bucket, catalogue partition)
+    catalogue: Key | None  # of the first step: the partition it reads
+    places: int
     scratch: str
     number: int
     ranges: int
@@ -117,8 +118,8 @@ def check_predicates(recipe: Recipe, policy: Policy, schema: pa.Schema) -> None:
 def map_step(task: Task) -> dict[str, Any]:
     """One catalogue partition: verdicts, picks cut by shard, and counts (plain JSON values)."""
     plan = _Plan(task.recipe, task.policy, task.schema)
-    crawl, bucket, key = task.places[task.number]
-    table = _where_now(task.store, task.store.read(key, plan.columns))
+    assert task.catalogue is not None
+    table = _where_now(task.store, task.store.read(task.catalogue, plan.columns))
     rules, where = _verdicts(task, plan, table)
     in_shard = pc.is_valid(table.column("shard")).to_numpy(zero_copy_only=False).astype(bool)
     tokens = table.column("n_tokens").fill_null(0).to_numpy().astype(np.int64)
@@ -146,7 +147,6 @@ def map_step(task: Task) -> dict[str, Any]:
     numbers = ((heads >> np.uint64(32)) * np.uint64(task.ranges) >> np.uint64(32)).astype(np.int64)
     eligibility.write_cut(Path(task.scratch) / "picks", task.number, pick, numbers, task.ranges)
     counts["elected"] = _elected(task, table, rules, where, in_shard)
-    counts["crawl"], counts["bucket"] = crawl, bucket
     return counts
 
 
@@ -275,8 +275,7 @@ def _elected(task: Task, table: pa.Table, rules: np.ndarray, where: Any, in_shar
             "rule": RULES[row["rule"]],
             "doc_id": row["elected"].hex(),
             "record_id": row["elected_record"].hex(),
-            "crawl": task.places[row["elected_place"]][0],
-            "host_bucket": task.places[row["elected_place"]][1],
+            "place": row["elected_place"],
         }
         for doc, row in zip(ids, found, strict=True)
         if row["elected"] is not None
@@ -285,7 +284,7 @@ def _elected(task: Task, table: pa.Table, rules: np.ndarray, where: Any, in_shar
 
 def merge_step(task: Task) -> tuple[str, int]:
     """One range of shards: its selected documents by (part, shard), with sequences by layout; a file of MERGED."""
-    table = eligibility.read_cut(Path(task.scratch) / "picks", len(task.places), task.number, _PICK).combine_chunks()
+    table = eligibility.read_cut(Path(task.scratch) / "picks", task.places, task.number, _PICK).combine_chunks()
     table = table.take(
         pc.sort_indices(
             table.select(["part", "shard", "ordinal"]),
@@ -328,21 +327,36 @@ def merge_step(task: Task) -> tuple[str, int]:
     return str(path), len(rows)
 
 
-def run(task: Task, workers: int, progress: Callable[[str, int, int], None] | None = None) -> list[dict[str, Any]]:
-    """Both steps; returns the counts of every partition, in order of places. MERGED files lie in ``scratch/merged``."""
-    from dataclasses import replace
+def run(
+    task: Task,
+    places: Sequence[tuple[str, int, Key]],
+    workers: int,
+    progress: Callable[[str, int, int], None] | None = None,
+) -> list[dict[str, Any]]:
+    """Both steps; MERGED files then lie in ``scratch/merged``.
 
+    Args:
+        task: what is the same for all.
+        places: (crawl, bucket, catalogue partition), in the order of ``eligibility``'s.
+        workers: processes.
+        progress: called with (step, done, of).
+
+    Returns:
+        the counts of every partition, in order of places.
+    """
     for folder in ("picks", "merged"):
         (Path(task.scratch) / folder).mkdir(parents=True, exist_ok=True)
     pool = workers if workers > 1 else 0
-    counts: list[dict[str, Any]] = [{}] * len(task.places)
-    for done, (index, value) in enumerate(
-        run_tasks(map_step, [replace(task, number=i) for i in range(len(task.places))], pool)
-    ):
+    counts: list[dict[str, Any]] = [{}] * len(places)
+    tasks = [replace(task, number=i, catalogue=key) for i, (_, _, key) in enumerate(places)]
+    for done, (index, value) in enumerate(run_tasks(map_step, tasks, pool)):
+        for elected in value["elected"]:
+            elected["crawl"], elected["host_bucket"] = places[elected.pop("place")][:2]
         counts[index] = value
         if progress:
-            progress("catalogue", done + 1, len(task.places))
-    for done, _ in enumerate(run_tasks(merge_step, [replace(task, number=i) for i in range(task.ranges)], pool)):
+            progress("catalogue", done + 1, len(places))
+    tasks = [replace(task, number=i) for i in range(task.ranges)]
+    for done, _ in enumerate(run_tasks(merge_step, tasks, pool)):
         if progress:
             progress("shards", done + 1, task.ranges)
     return counts

@@ -59,7 +59,7 @@ def bars(rows: Sequence[tuple[str, float, str]], title: str) -> str:
         title: for readers who do not see it.
     """
     top = max([v for _, v, _ in rows] + [0]) or 1
-    left, room, step = 220, 470, 24
+    left, room, step = 220, 400, 24
     parts = []
     for n, (label, value, told) in enumerate(rows):
         y = n * step + 4

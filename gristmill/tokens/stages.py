@@ -63,7 +63,7 @@ def tokens(part: Partition) -> None:
     tokenizer = tokenizer_of(part)
     docs = _gather(part)
     percentile = docs.column(PERCENTILE).to_numpy(zero_copy_only=False).astype(np.float64)
-    rows = _Rows(part, tokenizer)
+    rows = _Rows(part, tokenizer, docs, percentile)
     floor_hit = ~np.isnan(percentile) & (percentile < params.floor)
     sample: list[str] = []
     step = max(1, docs.num_rows // SAMPLE_DOCS)
@@ -91,13 +91,13 @@ def tokens(part: Partition) -> None:
                 if not checked:
                     rows.check(sample)
                     checked = True
-                rows.add(released, docs, percentile)
+                rows.add(released, docs)
                 released, pending = [], 0
                 part.progress(rows.seen, rows.admitted)
     if released:
         if not checked:
             rows.check(sample)
-        rows.add(released, docs, percentile)
+        rows.add(released, docs)
     rows.finish(docs, bytes_in)
 
 
@@ -124,8 +124,11 @@ def _gather(part: Partition) -> pa.Table:
 class _Rows:
     """What becomes of each document, and the files of the shuffle."""
 
-    def __init__(self, part: Partition, tokenizer: Tokenizer) -> None:
+    def __init__(self, part: Partition, tokenizer: Tokenizer, docs: pa.Table, percentile: np.ndarray) -> None:
         self.part = part
+        self.langs = docs.column("lang").to_pylist()
+        self.tiers = docs.column("source_tier").to_pylist()
+        self.bands = strata.quality_band(percentile).tolist()
         self.tokenizer = tokenizer
         self.scratch = np.zeros(tokenizer.vocab_size, np.int32)
         self.columns: dict[str, list[Any]] = {
@@ -165,7 +168,7 @@ class _Rows:
     def check(self, sample: list[str]) -> None:
         self.mismatches += self.tokenizer.check(sample).mismatches
 
-    def add(self, released: list[tuple[int, str]], docs: pa.Table, percentile: np.ndarray) -> None:
+    def add(self, released: list[tuple[int, str]], docs: pa.Table) -> None:
         params = self.part.plan.params.tokenize
         encoded = self.tokenizer.encode([text for _, text in released])
         if len(encoded.ids) and int(encoded.ids.max()) >= len(self.scratch):
@@ -174,7 +177,7 @@ class _Rows:
         tail = np.array([self.tokenizer.eos_id], np.uint32) if params.eos else np.zeros(0, np.uint32)
         for k, (i, text) in enumerate(released):
             own = encoded.ids[int(encoded.offsets[k]) : int(encoded.offsets[k + 1])]
-            lang = docs.column("lang")[i].as_py() or "und"
+            lang = self.langs[i] or "und"
             n_bytes = len(text.encode())
             reason, value, bound, window = admission.check(own, lang, self.scratch)
             if reason:
@@ -182,10 +185,10 @@ class _Rows:
                 continue
             ids = np.concatenate([head, own, tail])
             name = strata.stratum(
-                docs.column("source_tier")[i].as_py() or "unknown",
+                self.tiers[i] or "unknown",
                 lang,
-                int(strata.quality_band(percentile[i : i + 1])[0]),
-                int(strata.length_bucket(np.array([len(ids)]))[0]),
+                self.bands[i],
+                strata.length_bucket_of(len(ids)),
             )
             self._put(i, name, len(ids), n_bytes, None, None, None, None, ids)
             self.admitted += 1

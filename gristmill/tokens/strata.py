@@ -21,6 +21,11 @@ def length_bucket(n_tokens: np.ndarray) -> np.ndarray:
     return np.searchsorted(LENGTH_EDGES, n_tokens, side="right").astype(np.int64)
 
 
+def length_bucket_of(n_tokens: int) -> int:
+    """``length_bucket`` of one document."""
+    return sum(n_tokens >= edge for edge in (1_000, 4_000, 16_000, 64_000))
+
+
 def quality_band(percentile: np.ndarray) -> np.ndarray:
     """0 to 4 for each percentile in [0, 1]; -1 where there is none (NaN)."""
     band = np.searchsorted(QUALITY_EDGES, np.nan_to_num(percentile, nan=0.0), side="right").astype(np.int64)

@@ -9,6 +9,7 @@ import pytest
 from gristmill.errors import ManifestError
 from gristmill.registry import Registry
 from gristmill.release import eligibility, policy, tombstones
+from gristmill.release.examine import robots_partitions
 from gristmill.release.policy import RULES, Licence, Policy, put_licence
 from gristmill.store import Key
 from tests.release.world import Doc, World, many, some_text
@@ -20,9 +21,9 @@ def excluded(
     """(crawl, doc_id) -> (rule, elected doc_id)."""
     ordinals = Registry(world.store).ordinals()
     places = [(c, b) for c in sorted(crawls, key=ordinals.get) for b in range(world.plan.buckets)]
-    keys = [
-        (ordinals[c], Key("catalogue_records", world.plan.fingerprints["catalogue_records"], c, b)) for c, b in places
-    ]
+    rules = robots_partitions(world.store, world.plan)
+    records = world.plan.fingerprints["catalogue_records"]
+    keys = [eligibility.Place(ordinals[c], Key("catalogue_records", records, c, b), rules[b]) for c, b in places]
     out = {}
     with tempfile.TemporaryDirectory() as scratch:
         eligibility.run(world.store, given, keys, scratch, world.plan.buckets, workers)
@@ -82,6 +83,25 @@ def test_robots_hosts_traps_and_cutoffs(tmp_path):
         "https://late.org/x": "crawl_cutoff",
         "https://commit.org/x": "crawl_cutoff",
     }
+
+
+def test_the_newest_robots_txt_of_any_crawl_counts(tmp_path):
+    """A host that closes itself later is out of every later manifest, also of one made of earlier crawls alone."""
+    docs = [
+        Doc("https://later.org/private/1", some_text(1)),
+        Doc("https://later.org/open/1", some_text(2)),
+        doc("other", 3),
+    ]
+    world = World.make(tmp_path)
+    world.robots("A", "later.org", "User-agent: *\nDisallow:\n")
+    world.robots("B", "later.org", "User-agent: CCBot\nDisallow: /private/\n", day="2026-06-01")
+    world.add("A", docs)
+    world.run("A", ("catalogue_records",))
+    assert excluded(world, Policy(), ["A"]) == {}
+    world.add("B", [doc("new", 9)])
+    assert excluded(world, Policy(), ["A"]) == {("A", docs[0].id): ("robots_retro", None)}
+    assert excluded(world, Policy(robots_agents=("GPTBot",)), ["A"]) == {}
+    assert excluded(world, Policy(robots_agents=()), ["A"]) == {}
 
 
 def test_licences_by_scope_expiry_and_date(tmp_path):

@@ -7,6 +7,7 @@ import datetime as dt
 import functools
 import tempfile
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -71,7 +72,7 @@ class Doc:
     of: str | None = None  # url of the representative of its cluster
     generator: str | None = None
 
-    @property
+    @functools.cached_property
     def id(self) -> bytes:
         return doc_id(self.text)
 
@@ -99,6 +100,21 @@ class World:
     plan: Plan
     site: SiteConfig
     docs: dict[str, list[Doc]] = field(default_factory=dict)
+    rules: dict[str, list[dict[str, Any]]] = field(default_factory=dict)  # crawl -> rows of ROBOTS
+
+    def robots(self, crawl: str, host: str, body: str, day: str = "2026-01-01") -> None:
+        """A robots.txt that a crawl fetches from a host; call it before ``add``."""
+        when = dt.datetime.fromisoformat(day).replace(tzinfo=dt.UTC)
+        row = {
+            "crawl": crawl,
+            "authority": f"https://{host}",
+            "host_id": identity.container_id(host),
+            "fetch_ts": when,
+            "http_status": 200,
+            "record_id": blake3(f"{crawl}{host}".encode()).digest(16),
+            "body": body.encode(),
+        }
+        self.rules.setdefault(crawl, []).append(row)
 
     @staticmethod
     def make(root: Path, *, buckets: int = 2, **tokenize: Any) -> "World":
@@ -207,32 +223,33 @@ class World:
         part.write(schemas.from_rows(kept, schemas.UNIQUE_RECORDS))
         hosts = [{"crawl": crawl, "host": h, "host_id": 1, "trap": h == TRAP} for h in sorted({d.host for d in own})]
         part.write(schemas.from_rows(hosts, schemas.HOSTS), schemas.HOSTS, role="hosts")
+        rules = [
+            r for r in self.rules.get(crawl, []) if identity.host_bucket(r["host_id"], self.plan.buckets) == bucket
+        ]
+        part.write(schemas.from_rows(rules, schemas.ROBOTS), schemas.ROBOTS, role="robots")
         self.commit(part)
-        self._put(
-            "provenance",
-            crawl,
-            bucket,
-            schemas.PROVENANCE,
-            [
-                {
-                    **r,
-                    "url_hash": identity.url_hash(d.url),
-                    "host": d.host,
-                    "host_id": identity.container_id(d.host),
-                    "source_tier": d.tier,
-                    "license_id": d.license_id,
-                    "robots_state": d.robots,
-                    "lang": d.lang,
-                    "content_type": "text/html",
-                    "generator_model_id": d.generator,
-                    "warc_path": "x.warc.gz",
-                    "offset": 0,
-                    "length": 1,
-                }
-                for r, d in zip(base, own)
-            ],
-            hosts=[],
-        )
+        rows = [
+            {
+                **r,
+                "url_hash": identity.url_hash(d.url),
+                "host": d.host,
+                "host_id": identity.container_id(d.host),
+                "source_tier": d.tier,
+                "license_id": d.license_id,
+                "robots_state": d.robots,
+                "lang": d.lang,
+                "content_type": "text/html",
+                "generator_model_id": d.generator,
+                "warc_path": "x.warc.gz",
+                "offset": 0,
+                "length": 1,
+            }
+            for r, d in zip(base, own)
+        ]
+        part = self.part("provenance", crawl, bucket)
+        part.write(schemas.from_rows(rows, schemas.PROVENANCE))
+        part.write(schemas.from_rows([], schemas.HOSTS), schemas.HOSTS, role="hosts")
+        self.commit(part)
 
     def _by_doc(
         self,
@@ -348,6 +365,7 @@ class World:
         cluster: dict[bytes, bytes],
         earlier: set[bytes],
     ) -> None:
+        copies = Counter(d.id for d in docs)
         rows = [
             {
                 "crawl": crawl,
@@ -357,7 +375,7 @@ class World:
                 "fetch_ts": d.ts,
                 "first": first[d.id] is d,
                 "dup_of": None if first[d.id] is d else first[d.id].record_id,
-                "dup_count": sum(o.id == d.id for o in docs),
+                "dup_count": copies[d.id],
                 "seen_crawl": "earlier" if d.id in earlier else None,
             }
             for d in sorted(docs, key=lambda d: d.record_id)
@@ -383,12 +401,23 @@ class World:
     def range_of(self, i: bytes) -> int:
         return int(shuffle.range_of(np.array([int.from_bytes(i[:8], "big")], np.uint64), self.plan.buckets)[0])
 
-    def _put(self, asset: str, crawl: str, bucket: int, schema: pa.Schema, rows: list[dict[str, Any]],
-             hosts: list[dict[str, Any]] | None = None) -> None:
+    def _put(
+        self,
+        asset: str,
+        crawl: str,
+        bucket: int,
+        schema: pa.Schema,
+        rows: list[dict[str, Any]],
+        hosts: list[dict[str, Any]] | None = None,
+    ) -> None:
         part = self.part(asset, crawl, bucket)
         part.write(schemas.from_rows(rows, schema), schema)
         if hosts is not None:
             part.write(schemas.from_rows(hosts, schemas.HOSTS), schemas.HOSTS, role="hosts")
+        rules = [
+            r for r in self.rules.get(crawl, []) if identity.host_bucket(r["host_id"], self.plan.buckets) == bucket
+        ]
+        part.write(schemas.from_rows(rules, schemas.ROBOTS), schemas.ROBOTS, role="robots")
         self.commit(part)
 
     # -- the stages under test -------------------------------------------------------------------------------------

@@ -1,11 +1,12 @@
 import numpy as np
 
-from gristmill.tokens.strata import length_bucket, quality_band, shard_key, stratum
+from gristmill.tokens.strata import length_bucket, length_bucket_of, quality_band, shard_key, stratum
 
 
 def test_length_buckets_are_half_open():
     edges = np.array([0, 1, 999, 1000, 3999, 4000, 15_999, 16_000, 63_999, 64_000, 10**9])
     assert length_bucket(edges).tolist() == [0, 0, 0, 1, 1, 2, 2, 3, 3, 4, 4]
+    assert [length_bucket_of(int(n)) for n in edges] == length_bucket(edges).tolist()
 
 
 def test_quality_bands():
