@@ -84,7 +84,7 @@ def _title_words(page: Scan) -> np.ndarray:
     raw = np.flatnonzero((page.kind == scan.RAW) & (page.tag == tags.ID["title"]))
     if not len(raw):
         return np.zeros(0, np.uint64)
-    found = page.buf[page.start[raw[0]] : page.end[raw[0]]].tobytes()[:500]
+    found = page.raw[page.start[raw[0]] : page.end[raw[0]]][:500]
     words = {w.lower() for w in _WORD.findall(found) if len(w) > 2}
     return np.array(sorted(tags.bytes_hash(w) for w in words), np.uint64)
 

@@ -144,7 +144,7 @@ def repair(text: str) -> tuple[str, bool]:
     import ftfy
     from ftfy.badness import is_bad
 
-    if not is_bad(text) and _CONTROLS.search(text) is None:
+    if _SUSPECT.search(text) is None or (_CONTROLS.search(text) is None and not is_bad(text)):
         return text, False
     lines = text.split("\n")
     changed = False
@@ -157,6 +157,14 @@ def repair(text: str) -> tuple[str, bool]:
 
 
 _CONTROLS = re.compile("[\x80-\x9f]")
+# What mojibake cannot do without: the letter of a lead byte before the sign of a continuation byte, in the usual code
+# pages; the test of ftfy itself is slow on clean text.
+_SUSPECT = re.compile(
+    "[\u221a\u201a\u251c\u2568\u2564\u252c\u0192\u2206\u0393][^\\x00-\\x7f]"
+    "|[\u00c0-\u00ff\u0100-\u017f\u0400-\u045f]"
+    "[\u0080-\u00bf\u0152-\u0178\u017d\u017e\u0192\u02c6-\u02dd\u2010-\u2122]"
+    "|[\x80-\x9f]"
+)
 
 
 def _config() -> "ftfy.TextFixerConfig":  # type: ignore[name-defined]  # noqa: F821

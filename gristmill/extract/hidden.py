@@ -38,7 +38,7 @@ _MAY_HIDE = re.compile(rb"[&\\]|/\*|none|hidden|collapse|opacity|font-size|-\s*\
 CLASSES = frozenset((b"sr-only", b"visually-hidden", b"visuallyhidden", b"screen-reader-text", b"screen-reader-only",
                      b"d-none", b"hide-text", b"offscreen", b"off-screen", b"a11y-hidden", b"u-hidden", b"is-hidden"))
 _SHOWN_AGAIN = re.compile(rb"(?:^|\s)(?:d-(?:sm|md|lg|xl|xxl|print)-|(?:sm|md|lg|xl):(?:block|flex|inline|grid))")
-_HIDDEN_CLASS = re.compile(rb"(?:sr-only|hidden|screen-reader|d-none|hide-text|off-?screen)")
+_HIDDEN_WORDS = (b"sr-only", b"hidden", b"screen-reader", b"d-none", b"hide-text", b"offscreen", b"off-screen")
 _RULE = re.compile(r"([^{}]+)\{([^{}]*)\}")
 _SIMPLE = re.compile(r"^(?:[a-z][a-z0-9]*)?([.#])([\w-]+)$", re.IGNORECASE)
 _COMMENT = re.compile(r"/\*.*?(?:\*/|\Z)", re.DOTALL)
@@ -63,8 +63,7 @@ def hidden_elements(page: Scan) -> np.ndarray:
     started = page.kind == scan.START
     found = started & ((page.flags & (scan.A_HIDDEN | scan.A_ARIA_HIDDEN)) != 0)
     cache: dict[bytes, bool] = {}
-    for element in np.flatnonzero(started & (page.attrs[:, scan.STYLE] >= 0)).tolist():
-        value = page.value(element, scan.STYLE)
+    for element, value in page.with_value(scan.STYLE):
         verdict = cache.get(value)
         if verdict is None:
             verdict = _MAY_HIDE.search(value) is not None and hides(_text(value))
@@ -72,10 +71,8 @@ def hidden_elements(page: Scan) -> np.ndarray:
         if verdict:
             found[element] = True
     classes, ids = _style_rules(page)
-    whole = page.buf.tobytes() if not classes else b""
-    if classes or _HIDDEN_CLASS.search(whole):
-        for element in np.flatnonzero(started & (page.attrs[:, scan.CLASS] >= 0)).tolist():
-            value = page.value(element, scan.CLASS)
+    if classes or any(word in page.raw for word in _HIDDEN_WORDS):
+        for element, value in page.with_value(scan.CLASS):
             verdict = cache.get(b"\0" + value)
             if verdict is None:
                 names = value.split()
@@ -85,8 +82,8 @@ def hidden_elements(page: Scan) -> np.ndarray:
             if verdict:
                 found[element] = True
     if ids:
-        for element in np.flatnonzero(started & (page.attrs[:, scan.ID] >= 0)).tolist():
-            if page.value(element, scan.ID) in ids:
+        for element, value in page.with_value(scan.ID):
+            if value in ids:
                 found[element] = True
     elements = np.flatnonzero(found)
     return elements[~np.isin(page.tag[elements], list(_NEVER))]
@@ -101,15 +98,11 @@ def _text(value: bytes) -> str:
 
 
 def _style_rules(page: Scan) -> tuple[set[bytes], set[bytes]]:
-    """Class names and ids that a simple rule of the page, outside any condition (``@media``), hides for good.
-
-    Only what hides by smuggler's means counts here: off-screen, zero-size, clipped, invisible. ``display: none`` in a
-    style sheet is how menus, tabs and dialogues wait for a script to show them.
-    """
+    """Class names and ids that a simple rule of the page, outside any condition (``@media``), hides."""
     classes: set[bytes] = set()
     ids: set[bytes] = set()
     for token in np.flatnonzero((page.kind == scan.RAW) & (page.tag == _STYLE)).tolist():
-        raw = page.buf[page.start[token] : page.end[token]].tobytes()
+        raw = page.raw[page.start[token] : page.end[token]]
         if len(raw) > 1 << 18 or _MAY_HIDE.search(raw) is None:
             continue
         sheet = _COMMENT.sub(" ", raw.decode("utf-8", "replace"))

@@ -13,7 +13,7 @@ import numpy as np
 from gristmill.extract import mathml, scan, tags
 from gristmill.extract.scan import Scan
 
-_MAY = re.compile(rb"<math\b|math/tex|katex|mathjax|mjx-|class=.{0,40}(?:tex|math)", re.IGNORECASE)
+_MAY = (b"<math", b"math/tex", b"katex", b"mathjax", b"mjx-", b"mwe-math")  # in lower case
 _ANNOTATION = re.compile(rb"<annotation[^>]*application/x-tex[^>]*>(.*?)</annotation\s*>", re.IGNORECASE | re.DOTALL)
 _ALTTEXT = re.compile(rb"""\balttext\s*=\s*(?:"([^"]*)"|'([^']*)')""", re.IGNORECASE)
 _ALT = re.compile(rb"""\balt\s*=\s*(?:"([^"]*)"|'([^']*)')""", re.IGNORECASE)
@@ -34,12 +34,13 @@ MAX_FORMULA = 20_000  # bytes of LaTeX
 
 def replacements(page: Scan) -> list[tuple[int, int, bytes]]:
     """Byte ranges of formulae and what stands for each, escaped as HTML text. Ascending, not nested."""
-    whole = page.buf.tobytes()
-    if _MAY.search(whole) is None:
-        return []
+    whole = page.raw
+    lower = whole.lower()
+    kinds = (_MATH, _SCRIPT, _IMG, _MJX, _SPAN, _DIV) if any(word in lower for word in _MAY) else (_IMG,)
     out: list[tuple[int, int, bytes]] = []
     until = 0
-    elements = np.flatnonzero((page.kind == scan.START) & np.isin(page.tag, (_MATH, _SCRIPT, _IMG, _MJX, _SPAN, _DIV)))
+    elements = np.flatnonzero((page.kind == scan.START) & np.isin(page.tag, kinds) & (
+        (page.attrs[:, scan.CLASS] >= 0) | (page.tag == _MATH) | (page.tag == _SCRIPT) | (page.tag == _MJX)))
     for element in elements.tolist():
         start = int(page.start[element])
         if start < until:

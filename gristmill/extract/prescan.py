@@ -22,6 +22,9 @@ def declared(data: bytes) -> tuple[str, str] | None:
     A declaration that can be read byte by byte is not in UTF-16, whatever it says: then it is UTF-8.
     """
     head = data[:LIMIT]
+    lower_head = head.lower()
+    if b"charset" not in lower_head and b"encoding" not in lower_head:
+        return None
     if head.startswith(b"<?xml"):
         found = _XML.match(head)
         name = name_of(found.group(2).decode("latin-1")) if found else None

@@ -151,7 +151,7 @@ def _body(page: Blocks, block: int, pre: bool) -> str:
     for token in range(int(page.first[block]), int(page.last[block])):
         kind = scanned.kind[token]
         if kind == scan.TEXT:
-            raw = scanned.buf[scanned.start[token] : scanned.end[token]].tobytes().decode("utf-8", "replace")
+            raw = scanned.raw[scanned.start[token] : scanned.end[token]].decode("utf-8", "replace")
             parts.append(html.unescape(raw) if "&" in raw else raw)
         elif kind == scan.START and scanned.tag[token] == _BR:
             parts.append("\n" if pre else "\0")

@@ -20,9 +20,10 @@ _MAGIC = (
 )
 _HTML = re.compile(r"\s*(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE | re.DOTALL)
 # Elements whose content is no text of the page. Their markup goes too: engines parse faster without it.
-_INERT = np.array([tags.ID[n] for n in (
-    "script", "style", "noscript", "template", "iframe", "textarea", "noembed", "noframes", "object", "embed", "applet",
-    "canvas", "video", "audio", "svg", "math", "datalist")], np.int32)
+_INERT = np.zeros(len(tags.NAMES), bool)
+for _name in ("script", "style", "noscript", "template", "iframe", "textarea", "noembed", "noframes", "object", "embed",
+              "applet", "canvas", "video", "audio", "svg", "math", "datalist"):
+    _INERT[tags.ID[_name]] = True
 MIN_PROSE = 40  # bytes of a piece of hidden text under which it is a label
 MIN_SUSPECT = 64  # characters of it on a page under which there is no message
 # Where hidden text is a habit of site builders: it goes, but is no sign of poisoning.
@@ -92,7 +93,7 @@ def clean(text: str) -> Clean:
     page = scan.scan(whole)
     cuts: list[tuple[int, int, bytes]] = maths.replacements(page)
     gone = np.flatnonzero(
-        (page.kind == scan.SKIPPED) | ((page.kind == scan.START) & np.isin(page.tag, _INERT)))
+        (page.kind == scan.SKIPPED) | ((page.kind == scan.START) & _INERT[page.tag]))
     for token in gone.tolist():
         cuts.append((int(page.start[token]), _end(page, token), b""))
     hidden = hidden_elements(page)
@@ -129,7 +130,7 @@ def _title(page: Scan) -> str | None:
     raw = np.flatnonzero((page.kind == scan.RAW) & (page.tag == tags.ID["title"]))
     if not len(raw):
         return None
-    value = page.buf[page.start[raw[0]] : page.end[raw[0]]].tobytes().decode("utf-8", "replace")
+    value = page.raw[page.start[raw[0]] : page.end[raw[0]]].decode("utf-8", "replace")
     return " ".join(html.unescape(value).split())[:1000] or None
 
 
@@ -158,7 +159,7 @@ def _prose(page: Scan, hidden: np.ndarray) -> int:
             size = int(page.end[token] - page.start[token])
             if size < MIN_PROSE or _excused(page, token, element):
                 continue
-            words = page.buf[page.start[token] : page.end[token]].tobytes().decode("utf-8", "replace").split()
+            words = page.raw[page.start[token] : page.end[token]].decode("utf-8", "replace").split()
             if len(words) >= 8 or (len(words) <= 2 and size >= 3 * MIN_PROSE):  # unspaced scripts have no words
                 total += sum(map(len, words)) + len(words) - 1
     return total if total >= MIN_SUSPECT else 0
@@ -174,7 +175,7 @@ def _among_prose(page: Scan, element: int) -> bool:
     siblings = siblings[(page.parent[siblings] == parent) & (page.kind[siblings] == scan.START)]
     for other in siblings[page.tag[siblings] == tags.ID["p"]].tolist():
         if other != element and not page.flags[other] & scan.A_HIDDEN and page.attrs[other, scan.STYLE] < 0:
-            content = page.buf[page.end[other] : page.outer_end(other)].tobytes()
+            content = page.raw[page.end[other] : page.outer_end(other)]
             if len(content.split()) >= 8 and len(content) >= 2 * MIN_PROSE:
                 return True
     return False

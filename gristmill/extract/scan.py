@@ -8,6 +8,7 @@ Does not belong here: what is done with elements (``sanitize.py``, ``blocks.py``
 # Compiled code compares with each constant; the set that these rules ask for is slower there.
 # ruff: noqa: PLR1714, SIM109
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
@@ -37,7 +38,7 @@ class Scan:
     """Tokens of a page, in order; elements are named by their start tag's token number.
 
     Attributes:
-        buf: uint8, the page in UTF-8.
+        raw, buf: the page in UTF-8, as bytes and as uint8.
         kind: uint8, TEXT, START, END, RAW (content of script, style, title ...) or SKIPPED (comments and the like).
         tag: int32, ``tags.ID`` of START, END and RAW.
         start, end: int32 byte ranges of tokens.
@@ -49,6 +50,7 @@ class Scan:
         number. depth: int32, of elements.
     """
 
+    raw: bytes
     buf: np.ndarray
     kind: np.ndarray
     tag: np.ndarray
@@ -77,10 +79,18 @@ class Scan:
     def _closes(self, closed: int, element: int) -> bool:
         return int(self.parent[closed]) == element
 
+    def with_value(self, column: int) -> Iterator[tuple[int, bytes]]:
+        """Elements that have an attribute, and its raw value."""
+        elements = np.flatnonzero((self.attrs[:, column] >= 0) & (self.kind == START))
+        for element, (start, end) in zip(
+            elements.tolist(), self.attrs[elements, column : column + 2].tolist(), strict=True
+        ):
+            yield element, self.raw[start:end]
+
     def value(self, element: int, column: int) -> bytes:
         """An attribute's raw value; empty where absent."""
         start = int(self.attrs[element, column])
-        return b"" if start < 0 else self.buf[start : int(self.attrs[element, column + 1])].tobytes()
+        return b"" if start < 0 else self.raw[start : int(self.attrs[element, column + 1])]
 
 
 @cache
@@ -103,7 +113,7 @@ def scan(page: bytes) -> Scan:
     hint)
     parent, close, depth = np.full(n, -1, np.int32), np.full(n, n, np.int32), np.zeros(n, np.int32)
     _nest(kind[:n], tag[:n], tags.FLAGS, flags, parent, close, depth)
-    return Scan(buf, kind[:n], tag[:n], start[:n], end[:n], attrs[:n], flags[:n], hint[:n], parent, close, depth)
+    return Scan(page, buf, kind[:n], tag[:n], start[:n], end[:n], attrs[:n], flags[:n], hint[:n], parent, close, depth)
 
 
 @njit(inline="always")
