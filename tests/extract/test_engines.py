@@ -1,5 +1,6 @@
 """The engines: chosen by name, blind to order, and as good on gold pages as the reference."""
 
+import hashlib
 import json
 import random
 from pathlib import Path
@@ -14,7 +15,9 @@ from gristmill.extract.charset import decode
 from gristmill.extract.engines import Page, load
 from gristmill.extract.engines import blocks as fast
 from gristmill.extract.scan import scan
+from gristmill.funnel import BY_NAME
 
+WEIGHTS_OF_VERSION_1 = ["3985494919b5a088", "21c45518bc0599d7"]
 ENGINES = ["two_pass", "blocks", "trafilatura", "resiliparse"]
 PROSE = "The lighthouse on the northern cape was built in 1871 and is still lit every evening by a volunteer keeper. "
 ARTICLE = (
@@ -128,3 +131,10 @@ def test_scores_do_not_depend_on_what_else_was_scored(shared: Path) -> None:
     first = [fast.score(p).score for p in ready]
     for want, page in reversed(list(zip(first, ready, strict=True))):
         assert (fast.score(page).score == want).all()
+
+
+def test_weights_that_change_raise_the_version_of_the_stage() -> None:
+    """Trained files decide bytes as code does: a new hash here needs a new ``version`` of text in ``funnel.py``."""
+    files = [fast.WEIGHTS, fast.WEIGHTS.with_name("two_pass.json")]
+    hashes = [hashlib.sha256(f.read_bytes()).hexdigest()[:16] for f in files]
+    assert (BY_NAME["text"].version, hashes) == (1, WEIGHTS_OF_VERSION_1)
