@@ -22,7 +22,7 @@ def _explain(commands: Any) -> None:
 
         place = pipeline_of(args)
         found = explain(place.store, place.plan, place.site, args.what, crawl=args.crawl)
-        print(render(found))
+        print(f"{args.what}: {render(found)}" if not found else render(found))
         return 0 if found else 1
 
     parser.set_defaults(call=call)
