@@ -15,7 +15,7 @@ from gristmill.params import PipelineParams, SiteConfig
 from gristmill.registry import Registry
 from gristmill.release.manifest import read_manifest, registered
 from gristmill.release.whereabouts import Finder, as_id
-from gristmill.store import Store
+from gristmill.store import Key, Store
 
 
 @dataclass
@@ -76,6 +76,7 @@ def explain(store: Store, plan: Plan, site: SiteConfig, what: str, crawl: str | 
     Raises:
         ManifestError: it is neither a URL nor an id.
         LandingError: no such crawl.
+        MissingPartitionError: nothing is found, and a crawl has not been taken in by today's parameters.
     """
     registry = Registry(store)
     crawls = registry.crawls()
@@ -87,6 +88,9 @@ def explain(store: Store, plan: Plan, site: SiteConfig, what: str, crawl: str | 
     for name in crawls:
         for bucket, row in _records(finder, name, what):
             out.append(_story(finder, plan.params, name, bucket, row))
+    if not out:
+        for name in crawls:  # nothing is known of it, or nothing has been made by today's parameters: not the same
+            store.require(Key("raw_warc", plan.fingerprints["raw_warc"], name, 0))
     for found in out:
         if found.shard is not None:
             found.versions = _versions(store, found)
