@@ -145,7 +145,7 @@ def main() -> None:
         for s in samples:
             if s.fold == fold:
                 both = (first[id(s)] + forest.probability(stacked[id(s)])) / 2
-                scored[id(s)] = engine.Scored(s.found, first[id(s)], both, engine.choose(both, s.found.counts[:, 0]))
+                scored[id(s)] = engine.Scored(s.found, s.columns, both, engine.choose(both, s.found.counts[:, 0]))
         say(f"second forest, fold {fold}")
     weights = {"first": _fit(samples, plain, FIRST).to_json(), "second": _fit(samples, stacked, SECOND).to_json()}
     engine.WEIGHTS.write_text(json.dumps(weights, indent=0) + "\n")

@@ -68,11 +68,10 @@ def read(path: Path) -> dict[str, Any]:
 
 @njit(cache=True, nogil=True)
 def _evaluate(rows, roots, column, threshold, left, right, out):  # type: ignore[no-untyped-def]
-    """Add to ``out`` the leaf of every tree, tree by tree: the same order, the same sum."""
-    for t in range(len(roots)):
-        root = roots[t]
-        for i in range(len(rows)):
-            node = root
+    """Add to ``out`` the leaf of every tree, in the order of trees: the same order, the same sum."""
+    for i in range(len(rows)):
+        for t in range(len(roots)):
+            node = roots[t]
             while column[node] >= 0:
                 if rows[i, column[node]] <= threshold[node]:
                     node = left[node]

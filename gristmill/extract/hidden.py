@@ -11,6 +11,7 @@ import re
 import numpy as np
 
 from gristmill.extract import scan, tags
+from gristmill.extract.literals import Literals
 from gristmill.extract.scan import Scan
 
 _LENGTH = r"\s*(?:-\s*)?0*\.?0*(?:px|em|rem|pt|%|vw|vh)?\s*(?:!important)?\s*(?:;|$)"
@@ -34,18 +35,21 @@ _SMALL = re.compile(
 _MAY_HIDE = re.compile(rb"[&\\]|/\*|none|hidden|collapse|opacity|font-size|-\s*\d|clip|scale"
                        rb"|height\s*:\s*[01]|width\s*:\s*[01]",
                        re.IGNORECASE)
+_MAY_RULE = re.compile(r"none|hidden|collapse|opacity|font-size|indent|absolute|fixed|clip|scale|translate",
+re.IGNORECASE)
 # Text for screen readers only, and frameworks' words for display: none.
 CLASSES = frozenset((b"sr-only", b"visually-hidden", b"visuallyhidden", b"screen-reader-text", b"screen-reader-only",
                      b"d-none", b"hide-text", b"offscreen", b"off-screen", b"a11y-hidden", b"u-hidden", b"is-hidden"))
 _SHOWN_AGAIN = re.compile(rb"(?:^|\s)(?:d-(?:sm|md|lg|xl|xxl|print)-|(?:sm|md|lg|xl):(?:block|flex|inline|grid))")
-_HIDDEN_WORDS = (b"sr-only", b"hidden", b"screen-reader", b"d-none", b"hide-text", b"offscreen", b"off-screen")
+_CLASS_WORDS = Literals(sorted(CLASSES))
 _RULE = re.compile(r"([^{}]+)\{([^{}]*)\}")
 _SIMPLE = re.compile(r"^(?:[a-z][a-z0-9]*)?([.#])([\w-]+)$", re.IGNORECASE)
 _COMMENT = re.compile(r"/\*.*?(?:\*/|\Z)", re.DOTALL)
 _ESCAPE = re.compile(r"\\([0-9a-fA-F]{1,6})\s?")
 _NESTED = re.compile(r"@[^{};]+\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}")
 # A page that hides its whole self until a script has run means to be seen.
-_NEVER = frozenset(tags.ID[n] for n in ("html", "body", "main", "article"))
+_NEVER = np.zeros(len(tags.NAMES), bool)
+_NEVER[[tags.ID[n] for n in ("html", "body", "main", "article")]] = True
 _STYLE = tags.ID["style"]
 
 
@@ -71,7 +75,7 @@ def hidden_elements(page: Scan) -> np.ndarray:
         if verdict:
             found[element] = True
     classes, ids = _style_rules(page)
-    if classes or any(word in page.raw for word in _HIDDEN_WORDS):
+    if classes or any(_CLASS_WORDS.occur(page.raw)):
         for element, value in page.with_value(scan.CLASS):
             verdict = cache.get(b"\0" + value)
             if verdict is None:
@@ -86,7 +90,7 @@ def hidden_elements(page: Scan) -> np.ndarray:
             if value in ids:
                 found[element] = True
     elements = np.flatnonzero(found)
-    return elements[~np.isin(page.tag[elements], list(_NEVER))]
+    return elements[~_NEVER[page.tag[elements]]]
 
 
 def _text(value: bytes) -> str:
@@ -109,7 +113,7 @@ def _style_rules(page: Scan) -> tuple[set[bytes], set[bytes]]:
         if "@" in sheet:
             sheet = _NESTED.sub(" ", sheet)
         for selectors, body in _RULE.findall(sheet):
-            if len(body) > 2000 or not hides(body):
+            if len(body) > 2000 or _MAY_RULE.search(body) is None or not hides(body):
                 continue
             for selector in selectors.split(","):
                 match = _SIMPLE.match(selector.strip())

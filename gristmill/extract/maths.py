@@ -11,9 +11,10 @@ import re
 import numpy as np
 
 from gristmill.extract import mathml, scan, tags
+from gristmill.extract.literals import Literals
 from gristmill.extract.scan import Scan
 
-_MAY = (b"<math", b"math/tex", b"katex", b"mathjax", b"mjx-", b"mwe-math")  # in lower case
+_MAY = Literals((b"<math", b"math/tex", b"katex", b"mathjax", b"mjx-", b"mwe-math"))
 _ANNOTATION = re.compile(rb"<annotation[^>]*application/x-tex[^>]*>(.*?)</annotation\s*>", re.IGNORECASE | re.DOTALL)
 _ALTTEXT = re.compile(rb"""\balttext\s*=\s*(?:"([^"]*)"|'([^']*)')""", re.IGNORECASE)
 _ALT = re.compile(rb"""\balt\s*=\s*(?:"([^"]*)"|'([^']*)')""", re.IGNORECASE)
@@ -35,8 +36,7 @@ MAX_FORMULA = 20_000  # bytes of LaTeX
 def replacements(page: Scan) -> list[tuple[int, int, bytes]]:
     """Byte ranges of formulae and what stands for each, escaped as HTML text. Ascending, not nested."""
     whole = page.raw
-    lower = whole.lower()
-    kinds = (_MATH, _SCRIPT, _IMG, _MJX, _SPAN, _DIV) if any(word in lower for word in _MAY) else (_IMG,)
+    kinds = (_MATH, _SCRIPT, _IMG, _MJX, _SPAN, _DIV) if any(_MAY.occur(whole)) else (_IMG,)
     out: list[tuple[int, int, bytes]] = []
     until = 0
     elements = np.flatnonzero((page.kind == scan.START) & np.isin(page.tag, kinds) & (

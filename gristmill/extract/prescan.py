@@ -44,12 +44,7 @@ def declared(data: bytes) -> tuple[str, str] | None:
             if name is not None:
                 return _readable(name), "meta"
         elif re.match(rb"</?[A-Za-z]", head[at : at + 3]):
-            at += 1
-            while at < len(head) and head[at] not in _SPACE + b">":
-                at += 1
-            attribute: tuple[bytes, bytes] | None = (b"", b"")
-            while attribute is not None:
-                attribute, at = _attribute(head, at)
+            at = _tag_end(head, at)
         elif head[at : at + 1] == b"<" and head[at + 1 : at + 2] in (b"!", b"/", b"?"):
             end = head.find(b">", at)
             if end < 0:
@@ -57,6 +52,21 @@ def declared(data: bytes) -> tuple[str, str] | None:
             at = end
         at += 1
     return None
+
+
+def _tag_end(head: bytes, at: int) -> int:
+    """Where a tag that is no meta ends: at the next ``>`` outside its attributes' values."""
+    end = head.find(b">", at)
+    if end >= 0:
+        tag = head[at:end]
+        if tag.count(b'"') % 2 == 0 and tag.count(b"'") % 2 == 0:
+            return end
+    while at < len(head) and head[at] not in _SPACE + b">":
+        at += 1
+    attribute: tuple[bytes, bytes] | None = (b"", b"")
+    while attribute is not None:
+        attribute, at = _attribute(head, at)
+    return at
 
 
 def _readable(name: str) -> str:

@@ -6,8 +6,7 @@ worth, which is learnt (``measures.py``).
 
 import re
 
-import numpy as np
-from numba import njit
+from gristmill.extract.literals import Literals
 
 # Order is part of the trained weights: append only.
 NAMES = (
@@ -39,38 +38,7 @@ _SOFTWARE: tuple[tuple[bytes, str], ...] = (  # in lower case
     *((w, "docs") for w in (b"sphinx", b"docusaurus", b"mkdocs", b"readthedocs", b"gitbook", b"mediawiki", b"javadoc",
                             b"doxygen", b"asciidoc")),
 )
-# The words one after the other, where each starts, and by their first two bytes the first word and the next that shares
-# them.
-_BYTES = np.frombuffer(b"".join(w for w, _ in _SOFTWARE), np.uint8)
-_STARTS = np.cumsum([0, *(len(w) for w, _ in _SOFTWARE)]).astype(np.int64)
-_FIRST = np.full(65_536, -1, np.int16)
-_NEXT = np.full(len(_SOFTWARE), -1, np.int16)
-for _number, (_word, _) in enumerate(_SOFTWARE):
-    _NEXT[_number] = _FIRST[_word[0] << 8 | _word[1]]
-    _FIRST[_word[0] << 8 | _word[1]] = _number
-
-
-@njit(cache=True, nogil=True)
-def _words(page, data, starts, first, following, hit):  # type: ignore[no-untyped-def]
-    """Mark the words that occur in a page, whatever the case, in one pass."""
-    n = len(page)
-    before = page[0] + 32 if 65 <= page[0] <= 90 else page[0]
-    for i in range(1, n):
-        now = page[i] + 32 if 65 <= page[i] <= 90 else page[i]
-        word = first[np.int64(before) << 8 | np.int64(now)]
-        before = now
-        while word >= 0:
-            size = starts[word + 1] - starts[word]
-            if i - 1 + size <= n and not hit[word]:
-                same = True
-                for k in range(2, size):
-                    c = page[i - 1 + k]
-                    if (c + 32 if 65 <= c <= 90 else c) != data[starts[word] + k]:
-                        same = False
-                        break
-                if same:
-                    hit[word] = 1
-            word = following[word]
+_WORDS = Literals(w for w, _ in _SOFTWARE)
 
 
 def traits(page: bytes) -> int:
@@ -94,10 +62,7 @@ def traits(page: bytes) -> int:
             found.add("micro_product")
     if b"wp-content" in head or b"wp-includes" in head:
         found.add("wordpress")
-    hit = np.zeros(len(_SOFTWARE), np.uint8)
-    if len(head) > 1:
-        _words(np.frombuffer(head, np.uint8), _BYTES, _STARTS, _FIRST, _NEXT, hit)
-    found.update(kind for (_, kind), seen in zip(_SOFTWARE, hit.tolist(), strict=True) if seen)
+    found.update(kind for (_, kind), seen in zip(_SOFTWARE, _WORDS.occur(head), strict=True) if seen)
     return sum(1 << number for number, name in enumerate(NAMES) if name in found)
 
 

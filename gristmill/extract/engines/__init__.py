@@ -8,6 +8,7 @@ engines need done before (``document.py``: decoding, hidden text, maths).
 import importlib
 import re
 from dataclasses import dataclass
+from functools import cached_property
 from types import ModuleType
 
 from gristmill.errors import ParameterError
@@ -28,6 +29,11 @@ class Page:
     url: str
     title: str | None = None
     traits: int = 0
+
+    @cached_property
+    def raw(self) -> bytes:
+        """``html`` in UTF-8."""
+        return self.html.encode("utf-8", "replace")
 
 
 @dataclass(frozen=True)

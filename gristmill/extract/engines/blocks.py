@@ -27,13 +27,13 @@ class Scored:
 
     Attributes:
         page: the blocks.
-        first: float64[n], the first forest's.
+        columns: float32[n, measures.COLUMNS], what the first forest read.
         score: float64[n], the mean of both, which decides.
         chosen: bool[n].
     """
 
     page: Blocks
-    first: np.ndarray
+    columns: np.ndarray
     score: np.ndarray
     chosen: np.ndarray
 
@@ -47,11 +47,11 @@ def weights() -> dict[str, Any]:
 def score(page: Page, learnt: dict[str, Any] | None = None) -> Scored:
     """Score and choose the blocks of a page (with other weights, in cross-validation)."""
     learnt = learnt or weights()
-    found = blocks(scan(page.html.encode("utf-8", "replace")))
+    found = blocks(scan(page.raw))
     columns = measures.first_pass(found, page.traits)
     first = learnt["first"].probability(columns)
     both = (first + learnt["second"].probability(measures.second_pass(found, columns, first))) / 2
-    return Scored(found, first, both, choose(both, found.counts[:, 0]))
+    return Scored(found, columns, both, choose(both, found.counts[:, 0]))
 
 
 def choose(probability: np.ndarray, words: np.ndarray) -> np.ndarray:

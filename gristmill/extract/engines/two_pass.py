@@ -33,8 +33,7 @@ def doubts(scored: blocks.Scored) -> np.ndarray:
     in_taken = max(taken, 1.0)
     unsure = (words * np.minimum(p, 1 - p)).sum()
     mass = words * p
-    columns = measures.first_pass(scored.page)
-    page = columns[0, measures.A_PAGE :] if len(columns) else np.zeros(measures.N_PAGE)
+    page = scored.columns[0, measures.A_PAGE :] if len(words) else np.zeros(measures.N_PAGE)
     runs = int(np.abs(np.diff(chosen.astype(np.int8))).sum())
     row = [
         np.log1p(total), np.log1p(taken), taken / total, 2 * mass[chosen].sum() / max(taken + mass.sum(), 1e-9),
