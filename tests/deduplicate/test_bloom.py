@@ -19,7 +19,7 @@ def test_false_positives_are_as_designed():
     held, asked = rng.integers(0, 2**64, (2, 400_000), np.uint64)
     words = bloom.build(held, 12)
     assert len(words) * 64 / len(held) < 12.01
-    assert bloom.contains(words, asked).mean() < 0.007
+    assert bloom.contains(words, asked).mean() < 1.1 * 0.00422  # the design, by the Poisson formula of bench.band_index
 
 
 def test_keys_of_one_range_spread_over_the_filter():
