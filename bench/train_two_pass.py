@@ -167,7 +167,12 @@ def _test_between(samples: list[Sample], scored: dict[int, engine.Scored], say) 
     two_pass.WEIGHTS.write_text(json.dumps({"gain": final.to_json(), "least_gain": LEAST_GAIN}, indent=0) + "\n")
     pages: dict[str, dict[str, object]] = {}
     for s in samples:
-        prefers = float(forests[s.fold].raw(two_pass.doubts(scored[id(s)]))[0]) > LEAST_GAIN and bool(slow[id(s)])
+        affordable = two_pass.affordable(scored[id(s)])
+        prefers = (
+            affordable
+            and float(forests[s.fold].raw(two_pass.doubts(scored[id(s)]))[0]) > LEAST_GAIN
+            and bool(slow[id(s)])
+        )
         text = slow[id(s)] if prefers else fast[id(s)]
         pages[s.gold.id] = {"slow": prefers}
         if s.gold.text is not None:

@@ -56,9 +56,9 @@ def decode(data: bytes, header: str | None = None) -> Decoded:
         if data.startswith(bom):
             return _decoded(data[len(bom):], marked, "bom")
     said = labels.name_of(header.strip("\"' ")) if header else None
-    candidates = [(said, "header"), prescan.declared(data) or (None, "")]
     first: Decoded | None = None
-    for name, source in candidates:
+    for declare in (lambda: (said, "header"), lambda: prescan.declared(data) or (None, "")):
+        name, source = declare()
         if name is None:
             continue
         found = _decoded(data, name, source)

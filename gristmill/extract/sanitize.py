@@ -48,6 +48,7 @@ _EMOJI = "\u2190-\u2bff\ufe0f\U0001f000-\U0001faff"
 _JOINED = re.compile(f"(?<=[{_JOINER_SCRIPTS}{_EMOJI}])[\u200c\u200d](?=[{_JOINER_SCRIPTS}{_EMOJI}])")
 _SMUGGLED = re.compile("[\U000e0000-\U000e01ef]")
 _CONTROL = re.compile("[\x00-\x08\x0b\x0e-\x1f\x7f]")
+_ODD = re.compile("[\x00-\x08\x0b-\x1f\x7f\x85\xa0\u2028\u2029]")
 _SPACES = str.maketrans({"\r": "\n", "\x0c": "\n", "\u2028": "\n", "\u2029": "\n", "\u0085": "\n", "\u00a0": " "})
 _BLANKS = re.compile(r"\n{3,}")
 
@@ -209,8 +210,8 @@ def visible(text: str) -> str:
 
 def tidy(text: str) -> str:
     """Line ends to LF, no control characters or trailing blanks, at most one empty line in a row."""
-    if _CONTROL.search(text):
-        text = _CONTROL.sub("", text)
-    text = text.replace("\r\n", "\n").translate(_SPACES)
-    text = "\n".join(line.rstrip() for line in text.split("\n"))
+    if _ODD.search(text):
+        text = _CONTROL.sub("", text.replace("\r\n", "\n")).translate(_SPACES)
+    if " \n" in text or "\t\n" in text or text[-1:].isspace() or not text.isascii():
+        text = "\n".join(line.rstrip() for line in text.split("\n"))
     return _BLANKS.sub("\n\n", text).strip("\n")
