@@ -59,6 +59,9 @@ def facts(made: Made, path: str) -> dict[str, Any]:
         "computed": made.computed,
         "seconds": round(made.seconds, 3),
     }
+    for file in made.manifest.files:
+        if file.name.endswith(".html"):  # a page to read: audited pairs, the contamination report
+            out["report"] = dg.MetadataValue.path(f"{path}/{file.name}")
     for name, value in made.manifest.info.items():
         if isinstance(value, bool | int | float | str):
             out[f"info/{name}"] = value
