@@ -263,11 +263,11 @@ def robustness(report: Report) -> None:
     for engine in ("two_pass", "trafilatura", "resiliparse"):
         pool = WatchedPool(1)
         slowest, last, silent, given = 0.0, time.perf_counter(), 0, []
-        for _, position, result in pool.run([Slice("bench.extraction:handler", engine, [i]) for i in items], Limits()):
+        for number, _, result in pool.run([Slice("bench.extraction:handler", engine, [i]) for i in items], Limits()):
             now = time.perf_counter()
             slowest, last = max(slowest, now - last), now
             if isinstance(result, GivenUp):
-                given.append(f"{items[position][0]} {result.reason}")
+                given.append(f"{items[number][0]} {result.reason}")
             elif not result[1] and result[0] not in document.REASONS:
                 silent += 1
         peak = pool.peak_bytes / 1e6

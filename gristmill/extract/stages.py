@@ -22,7 +22,7 @@ from gristmill.extract.slices import Record, Setup
 from gristmill.extract.watch import GivenUp, Limits, Slice, shared_pool
 from gristmill.partition import Partition, PartitionManifest, state_check
 
-SLICE = 128  # records a slice: long enough to amortise a message, short enough to spread over workers
+SLICE = 24  # records a slice: long enough to amortise a message, short enough that workers end together
 _INDEX = ["crawl", "record_id", "url", "fetch_ts", "content_type", "charset", "tags", "warc_path", "offset", "length",
           "part_offset", "part_length"]
 
