@@ -27,7 +27,7 @@ from bench.peer import PEERS, PeerUnavailable, run_own, run_peer
 from bench.report import Report
 
 TIMES = 2
-TEXT_TIMES = 8
+TEXT_TIMES = 6
 WORKERS = 2
 BUCKETS = 4  # a crawl of some thousand pages; 64 are for millions
 CRAWL = "BENCH-1"
@@ -63,7 +63,7 @@ def main(times: int = TIMES, text_times: int = TEXT_TIMES) -> None:
 
 
 def _variations(times: int) -> str:
-    return f", and {times - 1} variations of each" if times > 1 else ""
+    return f", and {times - 1} variation{'s' * (times > 2)} of each" if times > 1 else ""
 
 
 def _overall(report: Report, engine: str, ours: Side, theirs: Side | str, what: str) -> None:
