@@ -20,6 +20,7 @@ _MAGIC = (
 )
 _HTML = re.compile(r"\s*(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE | re.DOTALL)
 # Elements whose content is no text of the page. Their markup goes too: engines parse faster without it.
+_NESTED_OPENING = re.compile(rb"<!--|<script", re.IGNORECASE)
 _INERT = np.zeros(len(tags.NAMES), bool)
 for _name in ("script", "style", "noscript", "template", "iframe", "textarea", "noembed", "noframes", "object", "embed",
               "applet", "canvas", "video", "audio", "svg", "math", "datalist"):
@@ -97,12 +98,28 @@ def clean(text: str) -> Clean:
         (page.kind == scan.SKIPPED) | ((page.kind == scan.START) & _INERT[page.tag]))
     for token in gone.tolist():
         cuts.append((int(page.start[token]), _end(page, token), b""))
+    cuts += [(a, b, b"") for a, b in _ambiguous_tags(page, whole)]
     hidden = hidden_elements(page)
     spans = [(int(page.start[t]), page.outer_end(t)) for t in hidden.tolist()]
     cuts += [(a, b, b"") for a, b in spans]
     tags_found = ("hidden_removed",) if spans else ()
     return Clean(_splice(whole, cuts).decode("utf-8", "replace"), _title(page),
                  _prose(page, hidden) + smuggled(text), traits.traits(whole), tags_found)
+
+
+def _ambiguous_tags(page: Scan, whole: bytes) -> list[tuple[int, int]]:
+    """Tags that parsers read differently: cut short by the end of the page (the standard drops them), or with the
+    beginning of a comment or script inside, which some parsers would obey.
+    """
+    out = []
+    last = len(page) - 1
+    if last >= 0 and page.kind[last] in (scan.START, scan.END) and whole[int(page.end[last]) - 1] != ord(">"):
+        out.append((int(page.start[last]), int(page.end[last])))
+    for found in _NESTED_OPENING.finditer(whole):
+        token = int(np.searchsorted(page.start, found.start(), side="right")) - 1
+        if page.kind[token] in (scan.START, scan.END) and found.start() > page.start[token]:
+            out.append((int(page.start[token]), int(page.end[token])))
+    return out
 
 
 def _end(page: Scan, token: int) -> int:
