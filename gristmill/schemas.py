@@ -68,7 +68,8 @@ UNIQUE_RECORDS = _schema(
     crawl=_CRAWL,
     record_id=_RECORD,
     kept=(pa.bool_(), "goes on to extraction"),
-    reason=(pa.string(), "why not: robots_txt, recrawl, recrawl_earlier, revisit, revisit_unresolved, status, not_text; null if kept"),
+    reason=(pa.string(), "why not, null if kept: robots_txt, recrawl, recrawl_earlier, revisit, revisit_unresolved, "
+                         "status, not_text"),
     of_record_id=(ID, "the record that it repeats"),
     of_crawl=(pa.string(), "the crawl of that record"),
     holdout=(pa.string(), "web_sample, time_forward or null: goes through the funnel, never into a manifest"),
@@ -147,7 +148,8 @@ LANGUAGE = _schema(
     n_chars=(pa.int32(), "code points"),
     longest_line_share=(pa.float32(), "characters of the longest line over all"),
     letter_share=(pa.float32(), "letters over all non-space characters"),
-    gate=(pa.string(), "null goes on; no_language, script_mismatch, degenerate_short, degenerate_line, degenerate_letters"),
+    gate=(pa.string(), "null goes on; no_language, script_mismatch, degenerate_short, degenerate_line, "
+                       "degenerate_letters"),
 )
 
 # Partition = range of doc_id. Role "data" has all rows sorted by (doc_id, order); role "by_bucket" the same rows cut
@@ -463,7 +465,7 @@ SHARD_DOCS = _schema(
     n_tokens=(pa.uint32(), "tokens"),
 )
 
-# What a predicate may name. Columns of heuristics, quality and safety (one a measure, a scorer, a category) follow these.
+# What a predicate may name. Columns of heuristics, quality and safety (a measure, a scorer, a category) follow these.
 CATALOGUE = _schema(
     crawl=_CRAWL,
     doc_id=_DOC,
