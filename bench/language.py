@@ -43,6 +43,8 @@ SAME = {
     "zh": "zho",
 }
 
+FEW = 30  # texts under which a precision says nothing
+
 
 def _iso(code: str) -> str:
     if code in SAME:
@@ -128,8 +130,9 @@ def _precision(report: Report, name: str, rows, guesses, params: LanguageParams)
                 b,
                 a / b,
                 ">= 1",
-                a >= b,
-                f"theirs: threshold 0.65 for all; {len(rule)} kept of {len(plain)}",
+                a >= b if len(rule) >= FEW else None,
+                f"theirs: threshold 0.65 for all; {len(rule)} kept of {len(plain)}"
+                + ("" if len(rule) >= FEW else ", too few to hold"),
             )
 
 
