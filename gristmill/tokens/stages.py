@@ -5,6 +5,7 @@ text is released, encoded, admitted, placed and laid out; each has its module be
 """
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +34,16 @@ def tokenizer_of(part: Partition) -> Tokenizer:
         ParameterError: none is pinned, or BOS or EOS is asked for without a token.
         ModelError: its file is missing or another.
     """
-    return load_pinned(part.plan.params.tokenize, part.site.models)
+    params = part.plan.params.tokenize
+    key = (params.model_dump_json(), str(part.site.models))
+    if key not in _LOADED:
+        _LOADED.clear()  # one at a time: a run has one tokenizer
+        _LOADED[key] = load_pinned(params, part.site.models)
+    # Engines are shared between the buckets of a worker; what a bucket finds out about them is its own.
+    return replace(_LOADED[key], use_fast=True, refused=0)
+
+
+_LOADED: dict[tuple[str, str], Tokenizer] = {}
 
 
 def load_pinned(params: Any, models_dir: str | Path) -> Tokenizer:
