@@ -37,8 +37,11 @@ lint: $(VENV)/dev.done
 types: $(VENV)/dev.done
 	@$(BIN)/mypy
 
+PIPELINE ?= $(firstword $(wildcard pipeline.yaml) demo/pipeline.yaml)
+
 ui: $(VENV)/pipeline.done
-	@DAGSTER_HOME="$(CURDIR)" $(BIN)/dagster dev -h 127.0.0.1 -p $(or $(PORT),3000)
+	@cd "$(dir $(abspath $(PIPELINE)))" && DAGSTER_HOME="$(CURDIR)" GRISTMILL_PIPELINE="$(abspath $(PIPELINE))" \
+	"$(CURDIR)/$(BIN)/dagster" dev -w "$(CURDIR)/workspace.yaml" -h 127.0.0.1 -p $(or $(PORT),3000)
 
 BENCHES := intake extraction language deduplication band_index tokens loader heuristics decontamination pii overhead end_to_end
 

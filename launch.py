@@ -117,12 +117,12 @@ def take(pipeline: Pipeline, crawl: str, *, landing: str | None, workers: int, o
     if not instance.has_dynamic_partition(grids.CRAWL, crawl):
         instance.add_dynamic_partitions(grids.CRAWL, [crawl])
 
-    states = {s.stage: s for s in survey(store, plan, site, crawl)}
-    wanted = [s.name for s in FUNNEL if (only is None or s.name in only) and (force or states[s.name].wanting)]
     if only:
         unknown = [o for o in only if o not in BY_NAME]
         if unknown:
             raise GristmillError(f"no stage {', '.join(unknown)}; there are: {', '.join(BY_NAME)}")
+    states = {s.stage: s for s in survey(store, plan, site, crawl)}
+    wanted = [s.name for s in FUNNEL if (only is None or s.name in only) and (force or states[s.name].wanting)]
     if not wanted:
         total = sum(len(s.current) for s in states.values())
         print(f"{crawl}: nothing to do, all {total} partitions are current")
@@ -209,13 +209,15 @@ def run(argv: Sequence[str]) -> int:
     hold_connections()
     if args.landing and "://" not in args.landing:
         args.landing = str(Path(args.landing).resolve())
+    if args.recipe:
+        args.recipe = str(Path(args.recipe).resolve())
     if args.workers < 0:
         raise GristmillError("--workers must be 0 (one a core) or more")
     file = args.pipeline or pipeline_file()
     pipeline = read_pipeline(file)
     os.environ[PIPELINE_VARIABLE] = str(Path(file).resolve())
-    home = Path(os.environ["DAGSTER_HOME"])
-    os.chdir(home)  # dagster.yaml's paths are relative to it
+    home = Path(file).resolve().parent
+    os.chdir(home)  # dagster.yaml's paths are relative: every site keeps its own history beside its parameter file
     if not args.crawl and not args.manifest:
         raise LandingError("name a crawl: --crawl NAME (or --manifest VERSION to freeze what there is)")
     with one_command(home / "state"):
@@ -245,6 +247,9 @@ def main() -> int:
         if cause is None:
             raise
         print(f"gristmill: {cause}", file=sys.stderr)
+        return 1
+    except OSError as error:  # a place that cannot be read or written
+        print(f"gristmill: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("gristmill: stopped; run the same command again to resume", file=sys.stderr)

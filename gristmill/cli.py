@@ -46,11 +46,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     except GristmillError as error:
         print(f"gristmill: {error}", file=sys.stderr)
         return 1
+    except BrokenPipeError:
+        return 0
+    except OSError as error:  # a place that cannot be read or written
+        print(f"gristmill: {error}", file=sys.stderr)
+        return 1
     except KeyboardInterrupt:
         print("gristmill: stopped", file=sys.stderr)
         return 130
-    except BrokenPipeError:
-        return 0
 
 
 if __name__ == "__main__":

@@ -163,8 +163,8 @@ FUNNEL: tuple[Stage, ...] = (
           (), (*_on("contamination", "tokens", scope="crawl"), *_on("eval_holdout", scope="site")),
           "Per benchmark: documents, tokens, rate, longest run, method; matched spans side by side.", kinds=("html",)),
     Stage("yields", "observe", "crawl", "gristmill.observe.stages:yields", 1, (),
-          _on("raw_warc", "unique_records", "text", "language", "exact", "lines", "near", "heuristics", "quality",
-              "safety", "contamination", "tokens", "shards", scope="crawl"),
+          _on("crawl_slices", "raw_warc", "unique_records", "text", "language", "exact", "lines", "near", "heuristics",
+              "quality", "safety", "contamination", "tokens", "shards", scope="crawl"),
           "The yield of every stage and bucket: documents and bytes in and out, reasons with counts."),
 )
 

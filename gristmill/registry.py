@@ -13,7 +13,7 @@ from gristmill.fingerprint import canonical_json
 from gristmill.store import Store
 
 # Dagster's keys hold none of | , [ ]; a path holds no slash.
-NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}$")
+NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
 
 
 class Registry:

@@ -12,6 +12,7 @@ import io
 import re
 import shutil
 import tempfile
+import zlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -125,12 +126,12 @@ def require_crawl(landing_root: str | Path, crawl: str) -> Listing:
 def _paths(name: str, raw: bytes) -> list[str]:
     try:
         text = gzip.decompress(raw).decode("utf-8") if raw[:2] == b"\x1f\x8b" else raw.decode("utf-8")
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
         raise LandingError(f"the listing {name} cannot be read ({error}): fetch it again") from error
     paths = sorted({line.strip() for line in text.splitlines() if line.strip()})
     if not paths:
         raise LandingError(f"the listing {name} names no file: it is empty; fetch it again, or land the files first")
-    bad = [p for p in paths if p.startswith("/") or "://" in p or ".." in p.split("/")]
+    bad = [p for p in paths if p.startswith("/") or "://" in p or ".." in p.split("/") or not p.isprintable()]
     if bad:
         raise LandingError(f"the listing {name} names {bad[0]!r}: paths in a listing are relative to the landing root")
     return paths

@@ -83,8 +83,8 @@ def _scurve(commands: Any) -> None:
     def call(args: argparse.Namespace) -> int:
         from gristmill.deduplicate.scurve import render
 
-        if args.bands < 1 or args.rows < 1:
-            raise GristmillError("--bands and --rows must be 1 or more")
+        if not (args.bands >= 1 and args.rows >= 1 and args.bands * args.rows <= 100_000):
+            raise GristmillError("--bands and --rows must be 1 or more, and their product at most 100,000")
         print(render(args.bands, args.rows))
         return 0
 
@@ -103,6 +103,8 @@ def _audit(commands: Any) -> None:
     def call(args: argparse.Namespace) -> int:
         from gristmill.deduplicate.audit import audit_pairs
 
+        if args.per_band < 1:
+            raise GristmillError("--per-band must be 1 or more")
         place = pipeline_of(args)
         page = audit_pairs(place.store, place.plan, place.site, args.crawl, per_band=args.per_band, seed=args.seed)
         args.out.write_text(page, "utf-8")

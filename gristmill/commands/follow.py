@@ -96,6 +96,8 @@ def _spike(commands: Any) -> None:
         try:
             first, _, last = args.steps.partition(":")
             steps = int(first), int(last or first)
+            if not 0 <= steps[0] <= steps[1]:
+                raise ValueError(f"{args.steps} is no range")
             ranks = [int(r) for r in args.ranks.split(",")] if args.ranks else None
         except ValueError as error:
             raise GristmillError(f"--steps A:B and --ranks R,R hold whole numbers: {error}") from error
@@ -155,7 +157,8 @@ def _import(commands: Any) -> None:
         for bad in done.bad:
             print(f"not read: {bad}")
         print(f"{args.name}: {done.documents} documents landed, {len(done.bad)} lines could not be read")
-        print(f"next: gristmill run --landing {landing} --crawl {args.name}")
+        where = f" --pipeline {args.pipeline}" if args.pipeline else ""
+        print(f"next: gristmill run{where} --landing {landing} --crawl {args.name}")
         return 1 if done.bad else 0
 
     parser.set_defaults(call=call)

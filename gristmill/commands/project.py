@@ -63,7 +63,8 @@ def _land(commands: Any) -> None:
             place = pipeline_of(args).site.landing
         written = land(args.files, args.name, place)
         print(f"{args.name}: {len(written)} file(s) listed in {place}/crawl-data/{args.name}/warc.paths.gz")
-        print(f"next: gristmill run --landing {place} --crawl {args.name}")
+        where = f" --pipeline {args.pipeline}" if args.pipeline else ""
+        print(f"next: gristmill run{where} --landing {place} --crawl {args.name}")
         return 0
 
     parser.set_defaults(call=call)
@@ -157,8 +158,22 @@ def init(args: argparse.Namespace) -> int:
     missing = [str(f) for f in named if not f.is_file()]
     if missing:
         raise ParameterError(f"no such file: {', '.join(missing)}")
+    if not args.holdout:
+        raise ParameterError(
+            "name the benchmarks to hold out (--holdout FILE.jsonl, several times): extraction does not start without"
+        )
+    names = [f.name.removesuffix(".gz").removesuffix(".jsonl") for f in args.holdout]
+    if len(set(names)) < len(names):
+        raise ParameterError(f"two hold-out files have one name ({', '.join(sorted(names))}): rename one of them")
+    if not 1 <= args.buckets <= 9999:
+        raise ParameterError(f"--buckets {args.buckets}: there can be 1 to 9999")
+    _check_tokenizer(args.tokenizer)
+    if args.recipe:
+        from gristmill.mixture.recipe import read as read_recipe
+
+        read_recipe(args.recipe)
     folder.mkdir(parents=True, exist_ok=True)
-    held = freeze(folder / "state" / "holdout", {f.name.split(".")[0]: f for f in args.holdout})
+    held = freeze(folder / "state" / "holdout", dict(zip(names, args.holdout, strict=True)))
     tokenizer = put(args.tokenizer, folder / "state" / "models")
     site: dict[str, Any] = {}
     if args.recipe:
@@ -172,6 +187,18 @@ def init(args: argparse.Namespace) -> int:
     file.write_text(yaml.safe_dump({"site": site, "params": params}, sort_keys=False))
     print(f"wrote {file}\nnext: gristmill land FILE.warc.gz... --as NAME --pipeline {file}")
     return 0
+
+
+def _check_tokenizer(file: Path) -> None:
+    """Refuse a file that no tokenizer reads, before it is pinned. Tiktoken files need a pattern: see ``params.py``."""
+    import hashlib
+
+    from gristmill.tokens.tokenizer import load
+
+    try:
+        load(file, name=file.name, sha256=hashlib.sha256(file.read_bytes()).hexdigest())
+    except GristmillError as error:
+        raise ParameterError(f"--tokenizer {file}: {error}") from error
 
 
 COMMANDS = [_run, _demo, _land, _init]

@@ -67,6 +67,9 @@ STEPS: tuple[Callable[[Builder], None], ...] = (
 )
 
 
+CONFIG = (PIPELINE, RECIPE)  # a person's to change once they are there
+
+
 def make_demo(out: str | Path, pages: int = PAGES) -> DemoTruth:
     """Make the demo under a folder, or find that it is there.
 
@@ -85,7 +88,10 @@ def make_demo(out: str | Path, pages: int = PAGES) -> DemoTruth:
     folder = Path(out)
     key = _key(pages)
     done = _state(folder)
-    if done.get("key") == key and all(_sha256(folder / name) == sha for name, sha in done["files"].items()):
+    if done.get("key") == key and all(
+        (folder / name).exists() if name in CONFIG else _sha256(folder / name) == sha
+        for name, sha in done["files"].items()
+    ):
         truth = read_truth(folder)
         truth.untouched = sorted(done["files"])
         return truth
@@ -101,7 +107,7 @@ def make_demo(out: str | Path, pages: int = PAGES) -> DemoTruth:
     before = _files(folder, root, MODELS)
     pins = _pins(folder, builder, root)
     config = {PIPELINE: _pipeline(pins, root), RECIPE: _recipe(pages, truth)}
-    written += [name for name, data in config.items() if _write(folder / name, data)]
+    written += [name for name, data in config.items() if _write_config(folder, name, data, done.get("files", {}))]
     made = {name: hashlib.sha256(data).hexdigest() for name, data in {**files, **config}.items()}
     pinned = _files(folder, root, MODELS)
     written += sorted(set(pinned) - set(before))
@@ -113,6 +119,21 @@ def make_demo(out: str | Path, pages: int = PAGES) -> DemoTruth:
     truth.written = sorted(written)
     truth.untouched = sorted(set(made) - set(written))
     return truth
+
+
+def _write_config(folder: Path, name: str, data: bytes, before: dict[str, str]) -> bool:
+    """Write a parameter file, unless a person has changed the one that is there; says whether anything was written.
+
+    A changed file stays while what we would write is what we wrote then. Otherwise its hashes would no longer fit: it
+    is kept beside the new one, as ``NAME.edited``.
+    """
+    found, ours = _sha256(folder / name), before.get(name)
+    if found is None or found == ours or ours is None:
+        return _write(folder / name, data)
+    if hashlib.sha256(data).hexdigest() == ours:
+        return False
+    (folder / name).replace(folder / f"{name}.edited")
+    return _write(folder / name, data)
 
 
 def summary(truth: DemoTruth, out: str | Path) -> str:

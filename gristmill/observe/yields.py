@@ -14,8 +14,8 @@ from gristmill.funnel import BY_NAME, Plan
 from gristmill.store import Key, PartitionManifest, Store, Yield
 
 # The stages of the funnel's main path, in the order in which a document meets them.
-MAIN_PATH = ("raw_warc", "unique_records", "text", "language", "exact", "lines", "near", "heuristics", "quality",
-             "safety", "contamination", "tokens", "shards")
+MAIN_PATH = ("crawl_slices", "raw_warc", "unique_records", "text", "language", "exact", "lines", "near", "heuristics",
+             "quality", "safety", "contamination", "tokens", "shards")
 
 
 @dataclass(frozen=True)

@@ -46,14 +46,21 @@ class Tombstones:
 
 
 def classify(what: str) -> Kind:
-    """Which kind an argument is: a URL has ``://``, a document 32 hex digits, a host a dot; else it is a contract."""
+    """Which kind an argument is: a URL has ``://``, a document 32 hex digits, a host a dot.
+
+    Raises:
+        ManifestError: it is none of these. A contract is named as one: a mistyped opt-out must not look done.
+    """
     if "://" in what:
         return "url"
     if len(what) == 32 and all(c in "0123456789abcdef" for c in what.lower()):
         return "doc"
     if "." in what and "/" not in what and " " not in what:
         return "host"
-    return "contract"
+    raise ManifestError(
+        f"{what!r} is no URL (with its scheme), host or document id: correct it, or say --kind contract for a licence "
+        "or contract id"
+    )
 
 
 def normal(kind: Kind, what: str) -> str:

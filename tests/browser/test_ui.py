@@ -48,7 +48,7 @@ def ui(tmp_path_factory):
         server = subprocess.Popen(
             [str(Path(sys.executable).parent / "dagster"), "dev", "-w", str(ROOT / "workspace.yaml"), "-h", "127.0.0.1",
              "-p", str(port)],
-            env=env, cwd=home, stdout=log, stderr=log, start_new_session=True,
+            env=env, cwd=home / "demo", stdout=log, stderr=log, start_new_session=True,
         )
     url = f"http://127.0.0.1:{port}"
     try:

@@ -181,7 +181,7 @@ def test_two_commands_at_once_the_second_is_told(taken):
     first = taken.start("run", "--crawl", CRAWL, "--force")
     try:
         deadline = time.time() + 60
-        while not held(taken.folder / "state" / "launch.lock") and time.time() < deadline:
+        while not held(taken.folder / "demo" / "state" / "launch.lock") and time.time() < deadline:
             time.sleep(0.1)
         second = taken.run("run", "--crawl", CRAWL)
         assert second.returncode == 1

@@ -154,7 +154,7 @@ def test_tombstones_of_all_kinds(tmp_path):
     tombstones.forget(world.store, "HTTPS://A.org:443/x#part")  # one spelling for one URL
     tombstones.forget(world.store, "b.org")
     tombstones.forget(world.store, docs[2].id.hex())
-    tombstones.forget(world.store, "acme")
+    tombstones.forget(world.store, "acme", kind="contract")
     found = excluded(world, Policy(), ["A"])
     assert {d.host: found.get(("A", d.id), (None,))[0] for d in docs} == {
         "a.org": "tombstone_url",

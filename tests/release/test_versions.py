@@ -164,7 +164,9 @@ def test_what_a_bare_argument_means():
     assert classify("https://a.org/x") == "url"
     assert classify("a.org") == "host"
     assert classify("0" * 32) == "doc"
-    assert classify("ACME 2024/7") == "contract"
+    for mistyped in ("ACME 2024/7", "", "not a thing", "acme"):
+        with pytest.raises(ManifestError, match="--kind contract"):
+            classify(mistyped)
     assert normal("url", "HTTP://A.org:80/x#y") == "http://a.org/x"
     for kind, bad in (("url", "a.org/x"), ("doc", "xyz"), ("doc", "00")):
         with pytest.raises(ManifestError):
