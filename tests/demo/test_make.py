@@ -137,3 +137,18 @@ def test_everything_asked_for_is_planted(made):
         "no_language", "pii", "leak", "opt_out", "trap", "web_sample", "time_forward",
     }  # fmt: skip
     assert set(truth.plants) == kinds  # from 300 pages on also the slow page
+
+
+def test_a_persons_parameters_stay_when_the_demo_is_made_again(tmp_path):
+    folder = tmp_path / "demo"
+    make_demo(folder, pages=60)
+    file = folder / "pipeline.yaml"
+    mine = file.read_text().replace("min_docs: 12", "min_docs: 13")
+    assert mine != file.read_text()
+    file.write_text(mine)
+    again = make_demo(folder, pages=60)
+    assert again.written == []
+    assert file.read_text() == mine
+    (folder / "truth.json").write_text("{}")  # something else is spoilt and mended: the parameters still stay
+    assert make_demo(folder, pages=60).written == ["truth.json"]
+    assert file.read_text() == mine
