@@ -46,6 +46,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     except GristmillError as error:
         print(f"gristmill: {error}", file=sys.stderr)
         return 1
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] == "gristmill":
+            raise
+        print(f"gristmill: this command needs the package {error.name}: install gristmill[pipeline]", file=sys.stderr)
+        return 1
     except BrokenPipeError:
         return 0
     except OSError as error:  # a place that cannot be read or written

@@ -3,15 +3,20 @@
 Belongs here: finding them, as ``definitions.py`` does. Does not belong here: commands.
 """
 
+from __future__ import annotations
+
 import argparse
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gristmill.errors import GristmillError
-from gristmill.funnel import Plan
-from gristmill.params import Pipeline, SiteConfig, read_pipeline
-from gristmill.store import Store
+
+if TYPE_CHECKING:  # a training host has the loader's dependencies only, and calls `gristmill replay`
+    from gristmill.funnel import Plan
+    from gristmill.params import Pipeline, SiteConfig
+    from gristmill.store import Store
 
 PIPELINE_VARIABLE = "GRISTMILL_PIPELINE"
 DEFAULTS = ("pipeline.yaml", "demo/pipeline.yaml")
@@ -27,11 +32,15 @@ class Workplace:
     @property
     def store(self) -> Store:
         """The store."""
+        from gristmill.store import Store
+
         return Store(self.pipeline.site.store)
 
     @property
     def plan(self) -> Plan:
         """Parameters and fingerprints."""
+        from gristmill.funnel import Plan
+
         return Plan(self.pipeline.params)
 
     @property
@@ -64,6 +73,8 @@ def add_pipeline(parser: argparse.ArgumentParser) -> None:
 
 def pipeline_of(args: argparse.Namespace) -> Workplace:
     """The parameter file in force, read."""
+    from gristmill.params import read_pipeline
+
     named = args.pipeline or os.environ.get(PIPELINE_VARIABLE)
     if named:
         return Workplace(read_pipeline(named), Path(named))
