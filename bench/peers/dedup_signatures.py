@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 def datatrove(language_words: str):
     from datatrove.pipeline.dedup.minhash import MinhashConfig, MinhashDedupSignature
 
-    step = MinhashDedupSignature("/tmp/unused", MinhashConfig())
+    step = MinhashDedupSignature("unused", MinhashConfig())
     if language_words == "whitespace":
 
         class Words:
