@@ -4,7 +4,6 @@ Belongs here: reading ``GRISTMILL_PIPELINE`` (the only place that does) and putt
 together. Nothing is wired at import of any other module.
 """
 
-import os
 import warnings
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ for _category in (dg.PreviewWarning, dg.BetaWarning):
 from assets.manifest import manifest_asset  # noqa: E402
 from assets.stages import stage_assets  # noqa: E402
 from checks.yields import yield_checks  # noqa: E402
+from gristmill.commands.places import DEFAULTS, parameter_file  # noqa: E402
 from gristmill.funnel import FUNNEL, Plan  # noqa: E402
 from gristmill.observe.progress import Reporter, Silent  # noqa: E402
 from gristmill.params import Pipeline, read_pipeline  # noqa: E402
@@ -25,20 +25,12 @@ from resources.held_sqlite import hold_connections  # noqa: E402
 from resources.places import Places  # noqa: E402
 from sensors.landing import landing_sensor  # noqa: E402
 
-PIPELINE_VARIABLE = "GRISTMILL_PIPELINE"
 ROOT = Path(__file__).resolve().parent
-DEFAULTS = ("pipeline.yaml", "demo/pipeline.yaml")
 
 
 def pipeline_file() -> Path:
-    """The parameter file in force: the variable's, else ``pipeline.yaml`` here, else the demo's."""
-    named = os.environ.get(PIPELINE_VARIABLE)
-    if named:
-        return Path(named)
-    for name in DEFAULTS:
-        if (ROOT / name).exists():
-            return ROOT / name
-    return ROOT / DEFAULTS[-1]
+    """The parameter file in force, as every command finds it; the demo's where there is none yet."""
+    return parameter_file(ROOT) or ROOT / DEFAULTS[-1]
 
 
 def build_definitions(pipeline: Pipeline | None = None, *, reporter: Reporter | None = None,

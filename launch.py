@@ -23,7 +23,8 @@ if str(ROOT) not in sys.path:
 
 import dagster as dg  # noqa: E402
 
-from definitions import PIPELINE_VARIABLE, build_definitions, pipeline_file  # noqa: E402
+from definitions import build_definitions, pipeline_file  # noqa: E402
+from gristmill.commands.places import PIPELINE_VARIABLE  # noqa: E402
 from gristmill.errors import GristmillError, LandingError  # noqa: E402
 from gristmill.funnel import BY_NAME, FUNNEL, Plan  # noqa: E402
 from gristmill.observe.progress import Terminal  # noqa: E402

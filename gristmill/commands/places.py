@@ -71,15 +71,20 @@ def add_pipeline(parser: argparse.ArgumentParser) -> None:
                         help=f"parameter file (default: ${PIPELINE_VARIABLE}, pipeline.yaml, demo/pipeline.yaml)")
 
 
+def parameter_file(project: Path) -> Path | None:
+    """The parameter file in force: the variable's, else one here, else one in the project's folder; or None."""
+    named = os.environ.get(PIPELINE_VARIABLE)
+    if named:
+        return Path(named)
+    found = (base / name for base in (Path.cwd(), project) for name in DEFAULTS)
+    return next((file for file in found if file.exists()), None)
+
+
 def pipeline_of(args: argparse.Namespace) -> Workplace:
     """The parameter file in force, read."""
     from gristmill.params import read_pipeline
 
-    named = args.pipeline or os.environ.get(PIPELINE_VARIABLE)
-    if named:
-        return Workplace(read_pipeline(named), Path(named))
-    for base in (Path.cwd(), project_folder()):
-        for name in DEFAULTS:
-            if (base / name).exists():
-                return Workplace(read_pipeline(base / name), base / name)
+    file = args.pipeline or parameter_file(project_folder())
+    if file is not None:
+        return Workplace(read_pipeline(file), file)
     raise GristmillError("no parameter file: pass --pipeline FILE, set GRISTMILL_PIPELINE, or run gristmill demo make")
