@@ -50,6 +50,9 @@ class Blobs(Protocol):
     def list(self, prefix: str) -> Iterator[tuple[str, int]]:
         """(path, bytes) below a folder, sorted by path."""
 
+    def stamps(self, prefix: str) -> dict[str, tuple[int, str]]:
+        """Path -> (bytes, stamp) below a folder. An object that was replaced has another stamp, whatever its size."""
+
     def delete(self, path: str) -> None:
         """Remove; no error where nothing is."""
 
@@ -145,6 +148,14 @@ class LocalBlobs:
                     found.append((full.relative_to(self._root).as_posix(), full.stat().st_size))
         yield from sorted(found)
 
+    def stamps(self, prefix: str) -> dict[str, tuple[int, str]]:
+        out = {}
+        for path, _ in self.list(prefix):
+            with contextlib.suppress(FileNotFoundError):
+                found = self._path(path).stat()
+                out[path] = (found.st_size, str(found.st_mtime_ns))
+        return out
+
     def delete(self, path: str) -> None:
         self._path(path).unlink(missing_ok=True)
 
@@ -235,6 +246,11 @@ class S3Blobs:
         with self._errors(prefix):
             found = [(m["path"], int(m["size"])) for chunk in self._store.list(prefix or None) for m in chunk]
         yield from sorted(found)
+
+    def stamps(self, prefix: str) -> dict[str, tuple[int, str]]:
+        with self._errors(prefix):
+            return {m["path"]: (int(m["size"]), str(m["e_tag"] or m["last_modified"]))
+                    for chunk in self._store.list(prefix or None) for m in chunk}
 
     def delete(self, path: str) -> None:
         with contextlib.suppress(FileNotFoundError), self._errors(path):

@@ -43,6 +43,7 @@ class Landed:
     bytes: int
     kind: Kind
     why: str = ""
+    stamp: str = ""  # modification time or ETag: says that the file was replaced, and never what it holds
 
 
 @dataclass(frozen=True)
@@ -62,8 +63,16 @@ class Listing:
 
     @property
     def digest(self) -> str:
-        """sha256 over paths, sizes, tier and licence, whatever the listing's order."""
-        return digest([self.source_tier, self.license_id, [[f.path, f.bytes, f.kind] for f in self.files]])
+        """sha256 over paths, sizes, stamps, tier and licence, whatever the listing's order."""
+        return digest([self.source_tier, self.license_id, [[f.path, f.bytes, f.kind, f.stamp] for f in self.files]])
+
+    def stamps(self, pieces: Iterable["Piece"]) -> dict[str, str]:
+        """Slice -> digest of the stamps of the files that it reads: only its slices read a replaced file again."""
+        stamp = {f.path: f.stamp for f in self.files}
+        by_slice: dict[int, set[str]] = {}
+        for piece in pieces:
+            by_slice.setdefault(piece.slice, set()).add(piece.path)
+        return {str(n): digest([[p, stamp[p]] for p in sorted(paths)]) for n, paths in sorted(by_slice.items())}
 
 
 @dataclass(frozen=True)
@@ -177,20 +186,20 @@ def _source(landing: Blobs, folder: str, tier: str) -> tuple[str, str | None]:
 
 
 def _listing(landing: Blobs, crawl: str, folder: str, paths: list[str], tier: str, license_id: str | None) -> Listing:
-    sizes = dict(landing.list(folder))  # one listing instead of a request a file
+    there = landing.stamps(folder)  # one listing instead of a request a file
+    for parent in sorted({p.rpartition("/")[0] for p in paths if p not in there}):
+        there.update(landing.stamps(parent))
     files: list[Landed] = []
     missing: list[str] = []
     for path in paths:
         why = refusal(path)
-        size = sizes.get(path)
-        if size is None:
-            size = landing.size(path)
+        size, stamp = there.get(path, (None, ""))
         if why:
-            files.append(Landed(path, size or 0, "refused", why))
+            files.append(Landed(path, size or 0, "refused", why, stamp))
         elif size is None:
             missing.append(path)
         else:
-            files.append(Landed(path, size, "warc"))
+            files.append(Landed(path, size, "warc", "", stamp))
     if missing:
         more = f" and {len(missing) - MAX_NAMED} more" if len(missing) > MAX_NAMED else ""
         raise LandingError(

@@ -68,6 +68,7 @@ def landing_stage(part: Partition) -> None:
     part.write(from_rows([{**p.__dict__, "source_tier": listing.source_tier, "license_id": listing.license_id}
                           for p in pieces], schemas.LANDING), schemas.LANDING)
     part.state["listing"] = listing.digest
+    part.state["stamps"] = listing.stamps(pieces)
     refused = sum(f.kind == "refused" for f in listing.files)
     size = sum(f.bytes for f in listing.files if f.kind == "warc")
     part.report(files=len(listing.files), refused_files=refused, landed_bytes=size, pieces=len(pieces),
@@ -108,9 +109,21 @@ def crawl_slices(part: Partition) -> None:
         )
         spool.close()
     part.write(from_rows(tally.quarantine, schemas.QUARANTINE), schemas.QUARANTINE, role="quarantine")
+    part.state["stamps"] = _stamps(part)
     part.report(docs_in=tally.docs_in, docs_out=tally.docs_out, bytes_in=tally.bytes_in, bytes_out=tally.bytes_out,
                 reasons=tally.reasons, other_records=dict(sorted(tally.others.items())),
                 tags=dict(sorted(tally.tags.items())), pieces=len(pieces), runs=spool.runs)
+
+
+def _stamps(part: Partition) -> str | None:
+    """The stamps of this slice's files as ``landing`` saw them last: sizes alone miss a file mended in place."""
+    found: str | None = part.manifest("landing").state.get("stamps", {}).get(str(part.bucket))
+    return found
+
+
+@state_check("crawl_slices")
+def _files_are(part: Partition, manifest: PartitionManifest) -> bool:
+    return bool(manifest.state.get("stamps") == _stamps(part))
 
 
 # -- raw_warc ----------------------------------------------------------------------------------------------------------
