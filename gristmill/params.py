@@ -26,6 +26,20 @@ class ModelRef(Params):
     sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
 
 
+class EmbedderParams(Params):
+    """A sentence-embedding model: an ``.onnx`` file with its tokenizer, or a folder of sentence-transformers."""
+
+    model: ModelRef = ModelRef(
+        name="all-MiniLM-L6-v2.int8.onnx", sha256="8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
+    )
+    tokenizer: ModelRef | None = ModelRef(  # None: the tokenizer.json inside the folder
+        name="all-MiniLM-L6-v2.tokenizer.json", sha256="be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"
+    )
+    pooling: Literal["mean", "cls"] = "mean"  # of an .onnx whose output is one vector a token; a folder says its own
+    max_tokens: int = Field(256, ge=8)  # what is longer is cut, and counted
+    prefix: str = ""  # before every text, for models trained with one ("passage: ")
+
+
 class GridParams(Params):
     """The grid's static side. Frozen for the life of a store."""
 
@@ -197,6 +211,29 @@ class TokenizeParams(Params):
     seed: int = 1
 
 
+class BandParams(Params):
+    """A site's own band of a stage; what is not given stays the baseline's. Shares of 1."""
+
+    low: float | None = Field(None, ge=0, le=1)
+    high: float | None = Field(None, ge=0, le=1)
+    width: float | None = Field(None, gt=0, le=1)
+    one_sided: bool | None = None
+    blocking: bool | None = None
+
+
+class ObserveParams(Params):
+    """What counts as out of band. It decides what people are told, never what a stage makes."""
+
+    baseline: Literal["web", "demo", "own"] = "own"  # web: a whole crawl of it; own: this site's crawls only
+    trailing: int = Field(5, ge=1)  # crawls looked back on
+    min_docs: int = Field(200, ge=1)  # below this a partition says little
+    volume_factor: float = Field(2.0, gt=1)  # a crawl this much larger or smaller than the last ones is told
+    drift_floor: float = Field(0.02, gt=0, le=1)  # Jensen-Shannon distance squared, bits: less is no drift
+    contract_days: int = Field(60, ge=0)  # a contract that ends within these days is told
+    fresh_days: int = Field(45, ge=1)  # the newest crawl of a family older than this is told
+    bands: dict[str, BandParams] = Field(default_factory=dict)  # stage, or end_to_end
+
+
 class PipelineParams(Params):
     """All of it. ``schema_version`` guards against a file written for another release."""
 
@@ -214,6 +251,7 @@ class PipelineParams(Params):
     safety: SafetyParams = SafetyParams()
     decontaminate: DecontaminateParams = DecontaminateParams()
     tokenize: TokenizeParams = TokenizeParams()
+    observe: ObserveParams = ObserveParams()
 
 
 class SiteConfig(BaseModel):
