@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, IPvAnyNetwork, ValidationError
 
 from gristmill.errors import ParameterError
+from gristmill.observe.paging.config import Paging
 
 
 class Params(BaseModel):
@@ -254,6 +255,22 @@ class PipelineParams(Params):
     observe: ObserveParams = ObserveParams()
 
 
+class RobotsSweep(BaseModel):
+    """How ``gristmill robots sweep`` reads robots.txt again. Never part of a fingerprint."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    agents: tuple[str, ...] = Field(("CCBot",), min_length=1)  # whose pages these are: as policy.robots_agents
+    user_agent: str = Field("gristmill-robots/1", pattern=r"^[!-~][ -~]*$")  # name a contact: "mill/1 (+mailto:...)"
+    every_hours: float = Field(20, gt=0)  # what was read later than this is not read again
+    most_seconds: float = Field(6 * 3600, gt=0)  # of one sweep; the next one begins with what was read longest ago
+    concurrency: int = Field(16, ge=1, le=256)  # hosts at once
+    address_seconds: float = Field(1.0, ge=0)  # between two requests to one address, whatever its names
+    timeout_seconds: float = Field(20, gt=0)  # of one robots.txt with all its redirects
+    unreachable: Literal["keep", "disallow"] = "keep"  # 5xx, no answer: the last rules hold; without any: this
+    allow_networks: tuple[IPvAnyNetwork, ...] = ()  # private addresses that may be asked: an own crawl of an intranet
+
+
 class SiteConfig(BaseModel):
     """Where things are. Never part of a fingerprint. Paths are relative to the file they stand in."""
 
@@ -264,6 +281,8 @@ class SiteConfig(BaseModel):
     holdout: str = "state/holdout"
     models: str = "state/models"
     recipe: str | None = None
+    robots: RobotsSweep = RobotsSweep()
+    paging: Paging | None = None  # without it nobody is paged
 
 
 class Pipeline(BaseModel):
@@ -294,9 +313,11 @@ def read_pipeline(path: str | Path) -> Pipeline:
         lines = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
         raise ParameterError(f"{file}: {lines}") from error
     base = file.resolve().parent
-    site = pipeline.site.model_copy(
-        update={n: _resolve(base, getattr(pipeline.site, n)) for n in SiteConfig.model_fields}
-    )
+    places = ("store", "landing", "holdout", "models", "recipe")
+    update: dict[str, Any] = {n: _resolve(base, getattr(pipeline.site, n)) for n in places}
+    if pipeline.site.paging is not None:
+        update["paging"] = pipeline.site.paging.resolved(base)
+    site = pipeline.site.model_copy(update=update)
     return pipeline.model_copy(update={"site": site})
 
 
