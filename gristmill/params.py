@@ -34,7 +34,8 @@ class EmbedderParams(Params):
         name="all-MiniLM-L6-v2.int8.onnx", sha256="8199be6f699a395f99f89df973f9dc5285fbcfcdb2ae1a4e1201dab014f3d2a6"
     )
     tokenizer: ModelRef | None = ModelRef(  # None: the tokenizer.json inside the folder
-        name="all-MiniLM-L6-v2.tokenizer.json", sha256="be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"
+        name="all-MiniLM-L6-v2.tokenizer.json",
+        sha256="be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
     )
     pooling: Literal["mean", "cls"] = "mean"  # of an .onnx whose output is one vector a token; a folder says its own
     max_tokens: int = Field(256, ge=8)  # what is longer is cut, and counted

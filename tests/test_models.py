@@ -1,5 +1,6 @@
 """The model registry: pinned by hash, found in packages and in the cache, never downloaded."""
 
+import hashlib
 from pathlib import Path
 
 import pytest
@@ -49,3 +50,21 @@ def test_a_missing_model_says_where_to_put_it(tmp_path: Path) -> None:
         models.resolve(ref, tmp_path)
     with pytest.raises(ModelError, match="no model file"):
         models.put(tmp_path / "absent", tmp_path)
+
+
+def test_a_folder_is_one_model_pinned_by_all_its_files(tmp_path: Path) -> None:
+    folder = tmp_path / "encoder"
+    (folder / "pooling").mkdir(parents=True)
+    (folder / "weights.bin").write_bytes(b"weights")
+    (folder / "pooling" / "config.json").write_bytes(b"{}")
+    ref = models.put(folder, tmp_path / "cache")
+    lines = "".join(f"{hashlib.sha256(b).hexdigest()}  {n}\n" for n, b in
+                    [("pooling/config.json", b"{}"), ("weights.bin", b"weights")])
+    assert ref.sha256 == hashlib.sha256(lines.encode()).hexdigest()
+    found = models.resolve(ref, tmp_path / "cache")
+    assert (found / "pooling" / "config.json").read_bytes() == b"{}"
+    (found / "extra").write_bytes(b"")
+    with pytest.raises(ModelError, match="is pinned"):
+        models.resolve(ref, tmp_path / "cache")
+    assert models.put(folder, tmp_path / "cache") == ref, "putting again mends it"
+    assert not (models.resolve(ref, tmp_path / "cache") / "extra").exists()
