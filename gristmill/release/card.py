@@ -188,8 +188,9 @@ def _exclusions(manifest: dict[str, Any], stats: dict[str, Any]) -> str:
     ]
     out = "<h2>Exclusions by policy</h2>"
     out += _table(("rule", "source", "documents", "tokens"), rows, (2, 3)) if rows else "<p>None.</p>"
-    if stats["elected"]:
-        out += f"<p>{len(stats['elected']):,} clusters have another eligible member that is not tokenised yet.</p>"
+    if manifest["reelected"]["documents"]:
+        elected = manifest["reelected"]["documents"]
+        out += f"<p>{elected:,} clusters have another eligible member that is not tokenised yet.</p>"
     return out
 
 

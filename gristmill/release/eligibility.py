@@ -62,6 +62,10 @@ EXCLUDED = pa.schema(
 )
 
 
+# Members that stand in the place of an excluded representative; what else of a cluster is in a shard is not shown.
+ELECTED = pa.schema([("doc_id", ID)])
+
+
 @dataclass(frozen=True)
 class Place:
     """One (crawl, host bucket) of a manifest: its ``catalogue_records``, and the robots rules of its hosts.
@@ -266,6 +270,13 @@ def clusters_step(task: Task) -> None:
     write_cut(
         task.folder("excluded"), task.number, excluded.filter(pa.array(keep)), home[keep].astype(np.int64), task.places
     )
+    # Every catalogue row of a document that is chosen although it is not its cluster's first.
+    own = pc.is_in(ids, value_set=ids.take(pa.array(np.unique(chosen[chosen >= 0]))).combine_chunks())
+    homes = table.column("home").to_numpy()
+    first = pc.is_in(ids, value_set=ids.take(pa.array(starts)).combine_chunks()).to_numpy(zero_copy_only=False)
+    rows = np.flatnonzero(own.to_numpy(zero_copy_only=False).astype(bool) & (homes >= 0) & ~first.astype(bool))
+    stands = pa.table({"doc_id": ids.take(pa.array(rows))}, schema=ELECTED)
+    write_cut(task.folder("elected"), task.number, stands, homes[rows].astype(np.int64), task.places)
 
 
 def run(
@@ -278,7 +289,7 @@ def run(
     progress: Callable[[str, int, int], None] | None = None,
 ) -> None:
     """All three steps; ``read_excluded`` then gives what is excluded of each catalogue partition."""
-    for folder in ("records", "documents", "excluded"):
+    for folder in ("records", "documents", "excluded", "elected"):
         (Path(scratch) / folder).mkdir(parents=True, exist_ok=True)
     steps: list[tuple[str, Callable[[Task], None], int]] = [
         ("records", records_step, len(places)),
@@ -298,6 +309,11 @@ def run(
 def read_excluded(scratch: str, ranges: int, place: int) -> pa.Table:
     """EXCLUDED of one catalogue partition."""
     return read_cut(Path(scratch) / "excluded", ranges, place, EXCLUDED)
+
+
+def read_elected(scratch: str, ranges: int, place: int) -> pa.Table:
+    """ELECTED of one catalogue partition."""
+    return read_cut(Path(scratch) / "elected", ranges, place, ELECTED)
 
 
 def excluded_rules(doc_id: pa.ChunkedArray, excluded: pa.Table) -> tuple[np.ndarray, Any]:

@@ -37,6 +37,9 @@ FORMAT = 1
 KIND = "gristmill-manifest"
 VERSIONS = "registry/versions"
 SELECTION = pa.schema([("source", pa.string()), ("shard", pa.string()), ("ordinals", pa.list_(pa.uint32()))])
+# Elected members of clusters that are in no shard yet: [{"crawl", "host_bucket", "doc_id", "record_id", "instead_of",
+# "rule"}], ids in hex, sorted by (crawl, doc_id). What `plan change` has tokenised.
+TO_TOKENISE = "to_tokenise.json"
 READS = ("catalogue", "catalogue_records", "shards", "contamination_report")
 
 
@@ -115,6 +118,7 @@ def build_manifest(
         sources = _sources(store, plan, examined, folder, sidecar)
         selected = hashlib.sha256(sidecar.read_bytes()).hexdigest()
         stats = canonical_json(_statistics(examined))
+        wanting = canonical_json(sorted(examined.counts["elected"], key=lambda e: (e["crawl"], e["doc_id"])))
         base = f"manifests/{version}"
         manifest = {
             **_made_from(store, plan, site, recipe, policy, examined.crawls, version),
@@ -128,13 +132,18 @@ def build_manifest(
                 rule: {s: {"docs": d, "tokens": t} for s, (d, t) in sorted(by.items())}
                 for rule, by in sorted(examined.counts["exclusions"].items())
             },
-            "reelected": {"documents": len(examined.counts["elected"])},
+            "reelected": {
+                "documents": len(examined.counts["elected"]),
+                "sha256": hashlib.sha256(wanting).hexdigest(),
+                "path": f"{base}/{TO_TOKENISE}",
+            },
         }
         data = canonical_json(manifest)
         path = f"{base}/manifest.json"
         new = _settle(store, path, data, version, replace=replace)
         if new:
             store.blobs.put(f"{base}/statistics.json", stats)
+            store.blobs.put(f"{base}/{TO_TOKENISE}", wanting)
             store.blobs.put_file(f"{base}/selection.parquet", sidecar)
             register(store, version)
             store.blobs.put(path, data)  # last: this is the commit
@@ -331,13 +340,12 @@ def _sources(store: Store, plan: Plan, examined: Examined, scratch: str, sidecar
 
 
 def _statistics(examined: Examined) -> dict[str, Any]:
-    """What the card shows: counts by part, exclusions, elected documents, the realised mixture."""
+    """What the card shows: counts by part, exclusions, the realised mixture."""
     counts = examined.counts
     return {
         "parts": counts["parts"],
         "exclusions": counts["exclusions"],
         "no_shard": counts["no_shard"],
-        "elected": sorted(counts["elected"], key=lambda e: e["instead_of"]),
         "realised": realised(examined),
     }
 

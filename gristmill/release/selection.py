@@ -121,7 +121,11 @@ def map_step(task: Task) -> dict[str, Any]:
     assert task.catalogue is not None
     table = _where_now(task.store, task.store.read(task.catalogue, plan.columns))
     rules, where = _verdicts(task, plan, table)
+    stands = _stands(task, table)
+    survives = table.column("survives").fill_null(False).to_numpy(zero_copy_only=False).astype(bool)
     in_shard = pc.is_valid(table.column("shard")).to_numpy(zero_copy_only=False).astype(bool)
+    # One that was tokenised when it was elected, and whose representative may be shown again, waits in its shard.
+    in_shard &= survives | stands
     tokens = table.column("n_tokens").fill_null(0).to_numpy().astype(np.int64)
     part_of, sources_of, overlaps = _assign(task.recipe, plan, table)
     counts = _counts(task.recipe, plan, table, rules, in_shard, tokens, part_of, sources_of)
@@ -147,6 +151,8 @@ def map_step(task: Task) -> dict[str, Any]:
     numbers = ((heads >> np.uint64(32)) * np.uint64(task.ranges) >> np.uint64(32)).astype(np.int64)
     eligibility.write_cut(Path(task.scratch) / "picks", task.number, pick, numbers, task.ranges)
     counts["elected"] = _elected(task, table, rules, where, in_shard)
+    ids = table.column("doc_id").take(pa.array(np.flatnonzero(stands & in_shard)))
+    counts["elected_in_shard"] = [i.hex() for i in ids.to_pylist()]
     return counts
 
 
@@ -167,6 +173,14 @@ def _where_now(store: Store, table: pa.Table) -> pa.Table:
     table = table.set_column(table.column_names.index("shard"), "shard", pa.array(names, pa.string()))
     at = pa.array(ordinals.astype(np.uint32), pa.uint32(), mask=gone)
     return table.set_column(table.column_names.index("ordinal"), "ordinal", at)
+
+
+def _stands(task: Task, table: pa.Table) -> np.ndarray:
+    """Which documents are elected in the place of their cluster's excluded representative."""
+    elected = eligibility.read_elected(task.scratch, task.ranges, task.number).column("doc_id").combine_chunks()
+    hit = pc.is_in(table.column("doc_id"), value_set=elected)
+    found: np.ndarray = hit.to_numpy(zero_copy_only=False).astype(bool)
+    return found
 
 
 def _verdicts(task: Task, plan: _Plan, table: pa.Table) -> tuple[np.ndarray, Any]:
@@ -371,6 +385,7 @@ def merged(scratch: str, ranges: int) -> Iterable[pa.Table]:
 def total(counts: Iterable[dict[str, Any]]) -> dict[str, Any]:
     """Counts of all partitions, added up: parts, exclusions, overlaps, elected, no_shard."""
     out: dict[str, Any] = {"parts": {}, "exclusions": {}, "overlaps": {}, "elected": [], "no_shard": 0}
+    tokenised: set[str] = set()
     for one in counts:
         for name, entry in one["parts"].items():
             mine = out["parts"].setdefault(name, {"docs": 0, "tokens": 0, "by_lang": {}, "lengths": {}, "scores": {}})
@@ -391,5 +406,7 @@ def total(counts: Iterable[dict[str, Any]]) -> dict[str, Any]:
         for name, docs in one["overlaps"].items():
             out["overlaps"][name] = out["overlaps"].get(name, 0) + docs
         out["elected"] += one["elected"]
+        tokenised |= set(one["elected_in_shard"])
         out["no_shard"] += one["no_shard"]
+    out["elected"] = [e for e in out["elected"] if e["doc_id"] not in tokenised]
     return out

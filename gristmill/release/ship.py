@@ -64,7 +64,7 @@ def ship(
                 target.blobs.put(path + suffix, store.blobs.get(path + suffix))
         copied += lacking
     base = f"manifests/{version}"
-    for name in ("selection.parquet", "statistics.json", "report.html", "manifest.json"):
+    for name in ("selection.parquet", "statistics.json", "to_tokenise.json", "report.html", "manifest.json"):
         size = store.blobs.size(f"{base}/{name}")
         if size is None:
             continue

@@ -31,7 +31,7 @@ def verify(store: Store, version: str, *, deep: bool = False, expected_hash: str
     manifest, _ = read_manifest(store, version, expected_hash)
     problems = []
     gone = tombstones.purged(store)
-    for name in ("selection", "statistics"):
+    for name in ("selection", "statistics", "reelected"):
         entry = manifest.get(name)
         if entry is None:
             continue
@@ -109,10 +109,14 @@ def _changes(a: Any, b: Any, where: str = "") -> dict[str, list[Any]]:
 
 
 def to_tokenise(store: Store, version: str) -> list[dict[str, Any]]:
-    """Elected members of clusters whose representative policy excluded: to be tokenised before they can be shown."""
+    """Elected members of clusters whose representative policy excluded: to be tokenised before they can be shown.
+
+    Returns:
+        rows of crawl, host_bucket, doc_id, record_id, instead_of (hex ids) and rule: ``manifests/V/to_tokenise.json``.
+    """
     manifest, _ = read_manifest(store, version)
-    data: dict[str, Any] = json.loads(store.blobs.get(manifest["statistics"]["path"]))
-    return list(data["elected"])
+    found: list[dict[str, Any]] = json.loads(store.blobs.get(manifest["reelected"]["path"]))
+    return found
 
 
 _SHARD = re.compile(r"^shards/[^/]+/[0-9a-f]{64}/shard_\d{5}\.(bin|idx|docs|meta)$")

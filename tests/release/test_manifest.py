@@ -1,4 +1,5 @@
 import json
+from dataclasses import fields
 from decimal import Decimal
 
 import numpy as np
@@ -15,7 +16,7 @@ from gristmill.release.policy import Policy, parse
 from gristmill.release.tombstones import forget
 from gristmill.store import Store
 from tests.release.conftest import DEMO
-from tests.release.world import World, many
+from tests.release.world import Doc, World, many
 
 
 def build(world: World, recipe, version="v1", crawls=None, policy=None, **more):
@@ -247,7 +248,30 @@ def test_elected_members_are_listed_for_tokenising(world, recipe):
     first, second = (next(d for d in world.docs["A"] if d.url == f"https://pair.org/{n}") for n in ("first", "second"))
     assert [(e["instead_of"], e["doc_id"], e["rule"]) for e in listed] == [(first.id.hex(), second.id.hex(), "robots")]
     assert listed[0]["host_bucket"] == world.bucket_of(second)
-    assert built.manifest["reelected"] == {"documents": 1}
+    assert built.manifest["reelected"]["documents"] == 1
+    assert built.manifest["reelected"]["path"] == "manifests/v1/to_tokenise.json"
+
+
+def test_one_member_of_a_cluster_is_shown_whether_or_not_it_was_tokenised_when_it_was_elected(tmp_path):
+    from gristmill.release.versions import to_tokenise
+
+    recipe = changed(sources={"all": {}}, phases=[{**DEMO["phases"][0], "tokens": 6000, "weights": {"all": "1"}}])
+
+    world = World.make(tmp_path)
+    docs = many(80)
+    world.add("A", docs)
+    world.run("A", ("tokens", "shards"))  # both have tokens ...
+    docs[2].of = docs[1].url  # ... and are of one cluster, whose first is docs[1]
+    docs[1].day, docs[2].day = "2026-01-01", "2026-01-02"
+    fresh = World(world.store, world.plan, world.site)
+    fresh.add("A", [Doc(**{f.name: getattr(d, f.name) for f in fields(Doc)}) for d in docs])
+    fresh.run("A", ("catalogue_records", "catalogue"))
+    fresh.report("A")
+    both = {docs[1].url, docs[2].url}
+    assert selected(fresh, build(fresh, recipe))["all"] & both == {docs[1].url}
+    forget(fresh.store, docs[1].url)
+    assert selected(fresh, build(fresh, recipe, "v2"))["all"] & both == {docs[2].url}
+    assert to_tokenise(fresh.store, "v2") == [], "it has its tokens"
 
 
 def test_a_recipe_file_with_its_policy_builds_what_the_objects_build(world, recipe, tmp_path):
