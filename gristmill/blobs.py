@@ -18,6 +18,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from gristmill.errors import StoreError
+from gristmill.observe import profile_meter as meter
 
 TMP_PREFIX = ".tmp-"
 READ_AHEAD = 256 << 10  # bytes of a ranged read; a Parquet footer fits in one
@@ -75,9 +76,11 @@ class LocalBlobs:
             raise StoreError(f"path {path!r} leaves the store {self.root}")
         return self._root / path
 
+    @meter.marked("read")
     def get(self, path: str) -> bytes:
         return self._path(path).read_bytes()
 
+    @meter.marked("read")
     def get_range(self, path: str, start: int, length: int) -> bytes:
         with self._path(path).open("rb") as file:
             file.seek(start)
@@ -106,18 +109,21 @@ class LocalBlobs:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(temporary)
 
+    @meter.marked("write")
     def put(self, path: str, data: bytes) -> None:
         with self._staged(path) as (temporary, target):
             temporary.write_bytes(data)
             temporary.chmod(0o644)
             os.replace(temporary, target)
 
+    @meter.marked("write")
     def create(self, path: str, data: bytes) -> None:
         with self._staged(path) as (temporary, target):
             temporary.write_bytes(data)
             temporary.chmod(0o644)
             os.link(temporary, target)  # fails where the target exists, unlike rename
 
+    @meter.marked("write")
     def put_file(self, path: str, source: Path) -> None:
         with self._staged(path) as (temporary, target):
             try:
@@ -214,22 +220,27 @@ class S3Blobs:
                 raise StoreError(f"{self.root}/{path}: access is refused: check the credentials") from error
             raise StoreError(f"the object store failed on {self.root}/{path} after retries: {text[:400]}") from error
 
+    @meter.marked("read")
     def get(self, path: str) -> bytes:
         with self._errors(path):
             return bytes(self._store.get(path).bytes())
 
+    @meter.marked("read")
     def get_range(self, path: str, start: int, length: int) -> bytes:
         with self._errors(path):
             return bytes(self._store.get_range(path, start=start, length=length))
 
+    @meter.marked("write")
     def put(self, path: str, data: bytes) -> None:
         with self._errors(path):
             self._store.put(path, data)
 
+    @meter.marked("write")
     def create(self, path: str, data: bytes) -> None:
         with self._errors(path):
             self._store.put(path, data, mode="create")
 
+    @meter.marked("write")
     def put_file(self, path: str, source: Path) -> None:
         with self._errors(path):
             self._store.put(path, source)  # multipart above obstore's chunk size

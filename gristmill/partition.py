@@ -4,7 +4,6 @@ Belongs here: ``Partition`` (handed to a body), and ``make`` (lock, skip when cu
 here: how many partitions run side by side (``workers.py``, the assets), and what the bodies compute.
 """
 
-import resource
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +17,7 @@ from gristmill import schemas, shuffle
 from gristmill.errors import MissingPartitionError, SchemaError
 from gristmill.fingerprint import digest
 from gristmill.funnel import BY_NAME, Input, Plan, Stage
+from gristmill.observe import profile_meter as meter
 from gristmill.params import SiteConfig
 from gristmill.registry import Registry
 from gristmill.store import MANIFEST, FileRef, Key, PartitionManifest, Store, Yield, parquet_bytes
@@ -145,8 +145,13 @@ class Partition:
                              {d: {v: list(c) for v, c in values.items()} for d, values in (by or {}).items()})
         self.info.update(info)
 
-    def commit(self, started: float, cpu: float) -> PartitionManifest:
-        """Make it visible. Called by ``make`` when the body has returned."""
+    def commit(self, started: float, before: meter.Spent | None = None) -> PartitionManifest:
+        """Make it visible. Called by ``make`` when the body has returned.
+
+        Args:
+            started: clock time at which work on it began.
+            before: the process's ``meter.totals()`` then.
+        """
         unexplained = self.counts.docs_in - self.counts.docs_out - sum(self.counts.reasons.values())
         if unexplained:
             raise AssertionError(f"{self.key()}: {unexplained} documents went without a reason: {self.counts}")
@@ -157,7 +162,8 @@ class Partition:
             state=self.state, counts=self.counts, info=self.info,
         )
         ended = time.time()
-        usage = {"wall_s": round(ended - started, 3), "cpu_s": round(_cpu() - cpu, 3), "ended": ended, **self.run}
+        spent = meter.totals() - before if before is not None else meter.Spent()
+        usage = {**meter.account(spent, ended - started), "ended": ended, **self.run}
         self.store.commit(self.key(), manifest, usage)
         return manifest
 
@@ -233,16 +239,11 @@ class Made:
 
 def make(part: Partition, *, force: bool = False) -> Made:
     """Make one partition: lock it, skip it when current, else run its body and commit."""
-    started, cpu = time.time(), _cpu()
+    started, before = time.time(), meter.totals()
     body = part.stage.load()  # importing the body's module registers its state check
     with part.store.lock(part.key()):
         current = None if force else is_current(part)
         if current is not None:
             return Made(part.bucket, current, False, time.time() - started)
         body(part)
-        return Made(part.bucket, part.commit(started, cpu), True, time.time() - started)
-
-
-def _cpu() -> float:
-    own, children = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
-    return own.ru_utime + own.ru_stime + children.ru_utime + children.ru_stime
+        return Made(part.bucket, part.commit(started, before), True, time.time() - started)

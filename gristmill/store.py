@@ -31,6 +31,7 @@ from gristmill.errors import (
     StoreError,
 )
 from gristmill.fingerprint import canonical_json, digest
+from gristmill.observe import profile_meter as meter
 
 FORMAT = 1
 MANIFEST = "_manifest.json"
@@ -125,6 +126,7 @@ class PartitionManifest:
         return [f for f in self.files if f.role == role]
 
 
+@meter.marked("write")
 def parquet_bytes(table: pa.Table, row_groups: list[tuple[int, int]] | None = None) -> bytes:
     """A table as Parquet: zstd, page checksums, and the same bytes for the same table.
 
@@ -228,6 +230,7 @@ class Store:
             )
         raise MissingPartitionError(f"{key} has not been made: run {_command(key)}")
 
+    @meter.marked("read")
     def read_file(self, key: Key, ref: FileRef) -> bytes:
         """A committed file's bytes, verified.
 
@@ -246,6 +249,7 @@ class Store:
             )
         return data
 
+    @meter.marked("read")
     def read(self, key: Key, columns: list[str] | None = None, role: str = "data") -> pa.Table:
         """All rows of a role, in committed order, verified by sha256.
 
@@ -261,6 +265,7 @@ class Store:
         ]
         return pa.concat_tables(tables)
 
+    @meter.marked("read")
     def read_range(self, key: Key, role: str, number: int | Sequence[int], columns: list[str] | None = None
                    ) -> pa.Table:
         """The rows of one range (or several, in the order given) of a file that a shuffle cut; nothing else is fetched.
@@ -300,6 +305,7 @@ class Store:
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
+    @meter.marked("write")
     def put_part(self, key: Key, data: bytes, role: str, suffix: str, rows: int,
                  ranges: dict[str, list[int]] | None = None) -> FileRef:
         """Write bytes as a part file named by their digest. Nothing sees it before ``commit`` names it."""
@@ -310,6 +316,7 @@ class Store:
             self.blobs.put(path, data)
         return FileRef(name, role, rows, len(data), sha, ranges)
 
+    @meter.marked("write")
     def put_part_file(self, key: Key, source: Path, role: str, suffix: str, rows: int) -> FileRef:
         """As ``put_part`` for a local scratch file, which is moved in."""
         sha = hashlib.sha256()
@@ -321,6 +328,7 @@ class Store:
         self.blobs.put_file(f"{key.path}/{name}", source)
         return FileRef(name, role, rows, size, sha.hexdigest())
 
+    @meter.marked("write")
     def commit(self, key: Key, manifest: PartitionManifest, run: Mapping[str, Any] | None = None) -> None:
         """Make the partition visible, replacing what was there, and clear files that it no longer names."""
         if run is not None:

@@ -11,6 +11,7 @@ import ctypes
 import multiprocessing as mp
 import os
 import signal
+import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator
 from multiprocessing import forkserver
@@ -18,6 +19,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any, TypeVar
 
 from gristmill.errors import GristmillError, WorkerError
+from gristmill.observe import profile_meter as meter
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -59,7 +61,10 @@ def _serve(conn: Connection) -> None:
             return
         function, task = message
         try:
-            conn.send(("done", function(task)))
+            started = time.monotonic()
+            with meter.measured() as spent:
+                result = function(task)
+            conn.send(("done", (result, meter.for_parent(spent, time.monotonic() - started))))
         except GristmillError as error:
             conn.send(("error", error))
         except BaseException:  # noqa: BLE001 - whatever it was, the parent must name the task
@@ -131,7 +136,9 @@ def run_tasks(function: Callable[[T], R], tasks: Iterable[T], workers: int) -> I
                     raise value
                 if kind == "crash":
                     raise WorkerError(f"task {todo[index]} failed:\n{value}")
-                yield index, value
+                result, spent = value
+                meter.add(spent)
+                yield index, result
     finally:
         _give_back(pool)
 

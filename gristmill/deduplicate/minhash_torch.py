@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from gristmill.deduplicate.minhash import EMPTY, permutations, shingle_table
+from gristmill.observe import profile_meter as meter
 
 CELLS = 1 << 26  # shingles x permutations in one step: 256 MiB of int32
 _SIGN = -(1 << 31)  # flips the sign bit, so that a signed comparison orders unsigned values
@@ -40,17 +41,18 @@ def sign(hashes: np.ndarray, edges: np.ndarray, *, size: int, seed: int, device:
     """
     import torch
 
-    a, b = (torch.from_numpy(p.view(np.int32).copy()).to(device) for p in permutations(size, seed))
-    low = (hashes & np.uint64(EMPTY)).astype(np.uint32).view(np.int32)
-    of = np.repeat(np.arange(len(edges) - 1, dtype=np.int64), np.diff(edges))
-    out = torch.full((len(edges) - 1, size), (1 << 31) - 1, dtype=torch.int32, device=device)
-    step = max(1, cells // size)
-    for start in range(0, len(low), step):
-        x = torch.from_numpy(low[start : start + step]).to(device)
-        rows = torch.from_numpy(of[start : start + step]).to(device)
-        values = (x[:, None] * a + b) ^ _SIGN  # int32 wraps modulo 2^32
-        out.scatter_reduce_(0, rows[:, None].expand(-1, size), values, "amin")
-    return _unsigned(out)
+    with meter.gpu(device):
+        a, b = (torch.from_numpy(p.view(np.int32).copy()).to(device) for p in permutations(size, seed))
+        low = (hashes & np.uint64(EMPTY)).astype(np.uint32).view(np.int32)
+        of = np.repeat(np.arange(len(edges) - 1, dtype=np.int64), np.diff(edges))
+        out = torch.full((len(edges) - 1, size), (1 << 31) - 1, dtype=torch.int32, device=device)
+        step = max(1, cells // size)
+        for start in range(0, len(low), step):
+            x = torch.from_numpy(low[start : start + step]).to(device)
+            rows = torch.from_numpy(of[start : start + step]).to(device)
+            values = (x[:, None] * a + b) ^ _SIGN  # int32 wraps modulo 2^32
+            out.scatter_reduce_(0, rows[:, None].expand(-1, size), values, "amin")
+        return _unsigned(out)
 
 
 def _unsigned(values: Any) -> np.ndarray:

@@ -25,6 +25,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from gristmill.errors import GristmillError, WorkerError
+from gristmill.observe import profile_meter as meter
 from gristmill.workers import context, die_with_parent
 
 POLL = 0.05  # seconds between looks at the workers
@@ -171,6 +172,7 @@ class WatchedPool:
         if kind == "batch":
             yield from self._taken(job, value)
         elif kind == "done":
+            meter.add(value)
             worker.job = None
             self._note_peak(worker)
         elif kind == "transient":
@@ -212,6 +214,7 @@ class WatchedPool:
         worker.process.kill()
         worker.process.join()
         self.kills += 1
+        meter.add(meter.Spent(cpu_s=seconds - cpu, worker_cpu_s=seconds - cpu, worker_wall_s=wall))
         yield from self._died(worker, queue, verdict)
 
     def _died(self, worker: _Worker, queue: list[_Job],
@@ -332,7 +335,8 @@ def _serve(conn: Connection, shm_name: str, slot: int, memory: int) -> None:
 def _work(conn: Connection, buffer: Any, at: int, function: Callable[[Any], Any],
           items: list[tuple[int, Any]]) -> None:
     batch: list[tuple[int, Any]] = []
-    sent = time.monotonic()
+    started = sent = time.monotonic()
+    before = meter.totals()
     for position, item in items:
         now = time.monotonic()
         _SLOT.pack_into(buffer, at, position, time.process_time(), now)
@@ -347,4 +351,4 @@ def _work(conn: Connection, buffer: Any, at: int, function: Callable[[Any], Any]
             conn.send(("transient", (position, f"{type(error).__name__}: {error}")))
             return
     conn.send(("batch", batch))
-    conn.send(("done", None))
+    conn.send(("done", meter.for_parent(meter.totals() - before, time.monotonic() - started)))

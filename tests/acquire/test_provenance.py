@@ -69,7 +69,7 @@ def test_the_stage_on_an_empty_and_a_full_bucket(tmp_path):
             part = world.part(stage, "C", bucket)
             part.write(table.slice(0, n) if n is not None else table, schema or table.schema, role=role)
             part.stage = replace(part.stage, inputs=())  # its own inputs do not exist here
-            part.commit(time.time(), 0.0)
+            part.commit(time.time())
         part = world.part("provenance", "C", bucket)
         part.stage.load()(part)
         assert part.info["records"] == (0 if n == 0 else len(kept))

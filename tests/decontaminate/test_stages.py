@@ -37,7 +37,7 @@ def fake_tokens(w: World, crawl: str) -> None:
                 value = 1000 if field.name == "n_tokens" else None
                 table = table.append_column(field.name, pa.array([value] * near.num_rows, field.type))
         part.write(table)
-        part.commit(time.time(), 0.0)
+        part.commit(time.time())
 
 
 @pytest.fixture(scope="module")

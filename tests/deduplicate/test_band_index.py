@@ -16,7 +16,7 @@ def commit(place: World, crawl: str, number: int, entries: band_index.Entries) -
     part.write_bytes(entries.to_bytes(), role="data", suffix=".parquet", rows=len(entries.key))
     part.write(entries.starts(), band_index.STARTS, role="starts")
     part.write_bytes(bloom.to_bytes(bloom.build(entries.key, 12)), role="bloom", suffix=".bloom")
-    part.commit(time.time(), 0.0)
+    part.commit(time.time())
     return open_run(place, crawl, number)
 
 

@@ -72,7 +72,7 @@ class World:
         for name in ("n_chars", "n_bytes"):
             table = table.append_column(name, pa.array(size, pa.int64()))
         part.write(table)
-        part.commit(time.time(), 0.0)
+        part.commit(time.time())
 
     def _commit_language(self, crawl: str, bucket: int, rows: pa.Table) -> None:
         part = self.upstream("language", crawl, bucket)
@@ -86,7 +86,7 @@ class World:
                                  "doc_id", "fetch_ts", "record_id")
         numbers = shuffle.range_of(shuffle.first_uint64(by_doc["doc_id"]), self.plan.buckets)
         part.write_ranged(by_doc, numbers, by_doc.schema, role="by_doc")
-        part.commit(time.time(), 0.0)
+        part.commit(time.time())
 
     def run(self, crawl: str, stages: Sequence[str] = STAGES, *, workers: int = 1, force: bool = False,
             buckets: Sequence[int] | None = None) -> int:

@@ -442,7 +442,7 @@ class World:
             self.commit(part)
         part = self.part("contamination_report", crawl, None)
         part.write_bytes(b"<html></html>", role="report", suffix=".html")
-        part.commit(time.time(), 0.0)
+        part.commit(time.time())
 
     def ready(self, crawl: str, docs: list[Doc]) -> None:
         self.add(crawl, docs)
