@@ -18,12 +18,14 @@ from assets.manifest import manifest_asset  # noqa: E402
 from assets.stages import stage_assets  # noqa: E402
 from checks.yields import yield_checks  # noqa: E402
 from gristmill.commands.places import DEFAULTS, parameter_file  # noqa: E402
+from gristmill.errors import ParameterError  # noqa: E402
 from gristmill.funnel import FUNNEL, Plan  # noqa: E402
 from gristmill.observe.progress import Reporter, Silent  # noqa: E402
-from gristmill.params import Pipeline, read_pipeline  # noqa: E402
+from gristmill.params import Pipeline, SiteConfig, read_pipeline  # noqa: E402
 from resources.held_sqlite import hold_connections  # noqa: E402
 from resources.places import Places  # noqa: E402
 from sensors.landing import landing_sensor  # noqa: E402
+from sensors.pages import pages_sensor  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent
 
@@ -61,13 +63,25 @@ def build_definitions(pipeline: Pipeline | None = None, *, reporter: Reporter | 
         assets=[*assets, manifest],
         asset_checks=checks,
         jobs=jobs,
-        sensors=[landing_sensor(plan, jobs)],
+        sensors=[landing_sensor(plan, jobs), *([pages_sensor(site.paging)] if site.paging else [])],
         resources={
-            "places": Places(store=site.store, landing=site.landing, holdout=site.holdout, models=site.models),
+            "places": Places(store=site.store, landing=site.landing, holdout=site.holdout, models=site.models,
+                             holdout_env=site.holdout_env),
             **(resources or {}),
         },
-        executor=dg.in_process_executor,
+        executor=executor_of(site),
     )
+
+
+def executor_of(site: SiteConfig) -> dg.ExecutorDefinition:
+    """Where the steps of a run go: this process, or a pod each. ``gristmill run`` always stays in its process."""
+    if site.executor == "in_process":
+        return dg.in_process_executor
+    try:
+        from dagster_k8s import k8s_job_executor
+    except ImportError as error:
+        raise ParameterError("site.executor is k8s: install the extra k8s (pip install 'gristmill[k8s]')") from error
+    return k8s_job_executor
 
 
 @dg.definitions

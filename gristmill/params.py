@@ -282,6 +282,8 @@ class SiteConfig(BaseModel):
     holdout: str = "state/holdout"
     models: str = "state/models"
     recipe: str | None = None
+    holdout_env: str = Field("", pattern=r"^[A-Z0-9_]*$")  # HOLDOUT_: credentials from HOLDOUT_AWS_ACCESS_KEY_ID, ...
+    executor: Literal["in_process", "k8s"] = "in_process"  # k8s: Dagster gives every stage of a run a pod of its own
     robots: RobotsSweep = RobotsSweep()
     paging: Paging | None = None  # without it nobody is paged
 

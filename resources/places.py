@@ -17,6 +17,7 @@ class Places(dg.ConfigurableResource):
     landing: str
     holdout: str
     models: str
+    holdout_env: str = ""
 
     def open_store(self) -> Store:
         """The store; nothing connects before this is called."""
@@ -24,4 +25,5 @@ class Places(dg.ConfigurableResource):
 
     def site(self) -> SiteConfig:
         """The same places, as the library takes them."""
-        return SiteConfig(store=self.store, landing=self.landing, holdout=self.holdout, models=self.models)
+        return SiteConfig(store=self.store, landing=self.landing, holdout=self.holdout, models=self.models,
+                          holdout_env=self.holdout_env)

@@ -13,6 +13,7 @@ import gzip
 import hashlib
 import io
 import json
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,11 +26,19 @@ from gristmill.acquire.object_lock import lock
 from gristmill.blobs import Blobs, open_blobs
 from gristmill.errors import HoldoutError
 from gristmill.fingerprint import canonical_json
+from gristmill.params import SiteConfig
 from gristmill.registry import NAME
 from gristmill.store import parquet_bytes
 
 MANIFEST = "holdout.json"
 SCHEMA = pa.schema([("item", pa.string()), ("span", pa.string()), ("text", pa.string())])
+
+# obstore's option -> (variable after the site's prefix, must it be set). Region and endpoint may be the store's.
+_VARIABLES = {
+    "access_key_id": ("AWS_ACCESS_KEY_ID", True), "secret_access_key": ("AWS_SECRET_ACCESS_KEY", True),
+    "session_token": ("AWS_SESSION_TOKEN", False), "region": ("AWS_REGION", False),
+    "endpoint": ("AWS_ENDPOINT_URL", False),
+}
 
 Rows = Iterable[Mapping[str, Any]]
 Fields = Mapping[str, str]
@@ -128,6 +137,34 @@ def _other(blobs: Blobs, there: bytes, new: str) -> HoldoutError:
         f"{blobs.root} already holds hold-outs {hashlib.sha256(there).hexdigest()}; these would be {new}. Hold-outs "
         "are written once: freeze the new set into a new root, and name its hash in extract.holdout_hash"
     )
+
+
+def access(site: SiteConfig, store_options: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Object-store settings for the hold-out root: its own credentials where the site names some, else the store's.
+
+    With ``site.holdout_env: HOLDOUT_`` they come from the variables HOLDOUT_AWS_ACCESS_KEY_ID,
+    HOLDOUT_AWS_SECRET_ACCESS_KEY and, where set, HOLDOUT_AWS_SESSION_TOKEN, _REGION and _ENDPOINT_URL.
+
+    Raises:
+        HoldoutError: naming the variable that is not set. The store's credentials are no substitute.
+    """
+    if not site.holdout.startswith("s3://"):
+        return None
+    if not site.holdout_env:
+        return dict(store_options)
+    options = {}
+    for option, (variable, needed) in _VARIABLES.items():
+        value = os.environ.get(site.holdout_env + variable)
+        if value:
+            options[option] = value
+        elif needed:
+            raise HoldoutError(
+                f"{site.holdout_env}{variable} is not set: site.holdout_env says that the hold-outs in {site.holdout} "
+                "have credentials of their own; give this process those variables, or empty site.holdout_env"
+            )
+        elif option in store_options:
+            options[option] = store_options[option]
+    return options
 
 
 def open_holdout(root: str | Path, expected_hash: str | None = None, *,

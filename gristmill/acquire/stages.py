@@ -6,7 +6,6 @@ root, earlier crawls) is still what was consumed. Does not belong here: anything
 
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -29,17 +28,13 @@ def _landing_area(part: Partition) -> Blobs:
     return open_blobs(place, part.store.options if place.startswith("s3://") else None)
 
 
-def _holdout_options(part: Partition) -> dict[str, Any] | None:
-    return part.store.options if part.site.holdout.startswith("s3://") else None
-
-
 # -- eval_holdout ------------------------------------------------------------------------------------------------------
 
 
 def eval_holdout(part: Partition) -> None:
     """What is frozen in the hold-out root: role "data", JSON."""
     found = holdout.open_holdout(part.site.holdout, part.plan.params.extract.holdout_hash,
-                                 options=_holdout_options(part))
+                                 options=holdout.access(part.site, part.store.options))
     summary = {"holdout_hash": found.hash, "benchmarks": found.manifest["benchmarks"]}
     items = sum(b["items"] for b in found.manifest["benchmarks"])
     part.write_bytes(canonical_json(summary), role="data", suffix=".json", rows=len(found.manifest["benchmarks"]))
@@ -50,7 +45,7 @@ def eval_holdout(part: Partition) -> None:
 @state_check("eval_holdout")
 def _holdout_is(part: Partition, manifest: PartitionManifest) -> bool:
     try:
-        found = holdout.open_holdout(part.site.holdout, options=_holdout_options(part))
+        found = holdout.open_holdout(part.site.holdout, options=holdout.access(part.site, part.store.options))
     except HoldoutError:
         return False  # the body says why
     return bool(manifest.state.get("holdout_hash") == found.hash)

@@ -140,6 +140,10 @@ def _init(commands: Any) -> None:
     parser.add_argument("--tokenizer", type=Path, required=True, metavar="tokenizer.json")
     parser.add_argument("--recipe", type=Path, help="recipe of manifests")
     parser.add_argument("--buckets", type=int, default=64, help="host buckets, frozen for the store's life")
+    parser.add_argument("--holdout-root", metavar="DIR_OR_S3", help="freeze the hold-outs there (default: the site's)")
+    parser.add_argument("--holdout-env", default="", metavar="PREFIX_", help="the root has credentials of its own, in "
+                        "PREFIX_AWS_ACCESS_KEY_ID and PREFIX_AWS_SECRET_ACCESS_KEY")
+    parser.add_argument("--lock-until", metavar="DATE", help="retain them until then, where the bucket has object lock")
     parser.set_defaults(call=init)
 
 
@@ -147,8 +151,9 @@ def init(args: argparse.Namespace) -> int:
     """``gristmill init``: the few facts that parameters must pin before the first run."""
     import yaml
 
-    from gristmill.acquire.holdout import freeze
+    from gristmill.acquire.holdout import access, freeze
     from gristmill.models import put
+    from gristmill.params import SiteConfig
 
     folder: Path = args.folder.resolve()
     file = folder / "pipeline.yaml"
@@ -173,9 +178,16 @@ def init(args: argparse.Namespace) -> int:
 
         read_recipe(args.recipe)
     folder.mkdir(parents=True, exist_ok=True)
-    held = freeze(folder / "state" / "holdout", dict(zip(names, args.holdout, strict=True)))
+    root = args.holdout_root or str(folder / "state" / "holdout")
+    root = root if "://" in root else str(Path(root).resolve())
+    at = SiteConfig(holdout=root, holdout_env=args.holdout_env)
+    held = freeze(root, dict(zip(names, args.holdout, strict=True)), options=access(at, {}), lock_until=args.lock_until)
     tokenizer = put(args.tokenizer, folder / "state" / "models")
     site: dict[str, Any] = {}
+    if args.holdout_root:
+        site["holdout"] = root
+    if args.holdout_env:
+        site["holdout_env"] = args.holdout_env
     if args.recipe:
         shutil.copyfile(args.recipe, folder / "recipe.yaml")
         site["recipe"] = "recipe.yaml"

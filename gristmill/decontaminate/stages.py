@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from gristmill import schemas
-from gristmill.acquire.holdout import open_holdout
+from gristmill.acquire.holdout import access, open_holdout
 from gristmill.decontaminate import index, ngrams, report
 from gristmill.deduplicate.documents import documents, with_language
 from gristmill.fingerprint import canonical_json
@@ -24,7 +24,7 @@ AROUND, SHOWN = 80, 600  # characters of a document kept for the report, around 
 def contamination(part: Partition) -> None:
     """Every benchmark span found in a document: one row a (document, span). Nothing is dropped here."""
     found = _holdouts(part)
-    idx = _index(found.root, found.hash, part.plan.params.decontaminate, _options(part))
+    idx = _index(found.root, found.hash, part.plan.params.decontaminate, access(part.site, part.store.options))
     docs = with_language(part, documents(part, after="near", cleaned=False))
     rows: list[dict[str, Any]] = []
     excerpts: list[dict[str, Any]] = []
@@ -61,7 +61,7 @@ def contamination(part: Partition) -> None:
 def contamination_report(part: Partition) -> None:
     """Role "data": the summary as JSON. Role "html": the page."""
     found = _holdouts(part)
-    idx = _index(found.root, found.hash, part.plan.params.decontaminate, _options(part))
+    idx = _index(found.root, found.hash, part.plan.params.decontaminate, access(part.site, part.store.options))
     matches = [r for t in part.read_all("contamination") for r in t.to_pylist()]
     excerpts = [r for t in part.read_all("contamination", role="excerpts") for r in t.to_pylist()]
     tokens: dict[bytes, int] = {}
@@ -93,11 +93,7 @@ def contamination_report(part: Partition) -> None:
 def _holdouts(part: Partition) -> Any:
     """The hold-outs that the stage ``eval_holdout`` was committed with."""
     expected = part.manifest("eval_holdout").state["holdout_hash"]
-    return open_holdout(part.site.holdout, expected, options=_options(part))
-
-
-def _options(part: Partition) -> dict[str, Any] | None:
-    return part.store.options if part.site.holdout.startswith("s3://") else None
+    return open_holdout(part.site.holdout, expected, options=access(part.site, part.store.options))
 
 
 _OPTIONS: dict[str, Any] = {}

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gristmill import schemas, shuffle
-from gristmill.acquire.holdout import require
+from gristmill.acquire.holdout import access, require
 from gristmill.deduplicate.normalise import doc_ids
 from gristmill.extract import gates, slow
 from gristmill.extract import language as lid
@@ -32,7 +32,8 @@ _INDEX = ["crawl", "record_id", "url", "fetch_ts", "content_type", "charset", "t
 
 def text(part: Partition) -> None:
     """Main text of every kept record of the bucket; what gives none is set aside under role ``quarantine``."""
-    part.state["holdout_hash"] = require(part.site.holdout, part.plan.params.extract.holdout_hash).hash
+    part.state["holdout_hash"] = require(
+        part.site.holdout, part.plan.params.extract.holdout_hash, options=access(part.site, part.store.options)).hash
     params = part.plan.params.extract
     index = _kept(part)
     rows: list[dict[str, Any]] = index.to_pylist()
