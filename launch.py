@@ -35,6 +35,7 @@ from gristmill.registry import Registry  # noqa: E402
 from gristmill.store import Store  # noqa: E402
 from partitions import grid as grids  # noqa: E402
 from resources.held_sqlite import hold_connections  # noqa: E402
+from sensors.pages import watching  # noqa: E402
 
 PID_TAG, HOST_TAG = "gristmill/pid", "gristmill/host"
 
@@ -221,7 +222,8 @@ def run(argv: Sequence[str]) -> int:
     os.chdir(home)  # dagster.yaml's paths are relative: every site keeps its own history beside its parameter file
     if not args.crawl and not args.manifest:
         raise LandingError("name a crawl: --crawl NAME (or --manifest VERSION to freeze what there is)")
-    with one_command(home / "state"):
+    with one_command(home / "state"), watching(dg.DagsterInstance.get(), Store(pipeline.site.store),
+                                               pipeline.site.paging):
         for crawl in args.crawl:
             print(f"{crawl} -> {pipeline.site.store} (parameters: {file})", file=sys.stderr)
             take(pipeline, crawl, landing=args.landing, workers=args.workers, only=args.stage, force=args.force,

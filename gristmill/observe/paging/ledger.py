@@ -111,7 +111,7 @@ class Ledger:
                 pending = self._pending(one.key)
                 if one.at > pending.problem.at:
                     self.blobs.put(f"{TOLD}/{one.key}.json", _json(
-                        {**_told_record(pending.problem, self.clock()), "passed_at": one.at}))
+                        {**_told_record(pending.problem, None), "passed_at": one.at}))
             return
         if one.at > max(record["failed_at"], record.get("passed_at") or 0.0):
             self.blobs.put(f"{TOLD}/{one.key}.json", _json({**record, "passed_at": one.at}))
@@ -143,8 +143,9 @@ class Ledger:
             self._release(token)
 
     def _flush(self, token: str, ended: Callable[[str], bool]) -> Outcome:
-        delivered, failed = 0, []
-        records = {r.problem.key: r for r in self.pending()}
+        delivered = 0
+        failed: list[str] = []
+        records = {r.problem.key: r for r in self.pending() if not self._late(r)}
         now = self.clock()
         due = [r for r in records.values() if self._ripe(r, now, ended)]
         for target in self.paging.targets:
@@ -173,6 +174,16 @@ class Ledger:
                 del records[key]
         return Outcome(delivered, tuple(failed), len(records))
 
+    def _late(self, record: Pending) -> bool:
+        """Noted by a process that looked before another one had told the same event; then it goes."""
+        key = record.problem.key
+        with suppress(FileNotFoundError):
+            told = self._told(key)
+            if told["told_at"] is not None and record.problem.at <= told["failed_at"]:
+                self.blobs.delete(f"{PENDING}/{key}.json")
+                return True
+        return False
+
     def _ripe(self, record: Pending, now: float, ended: Callable[[str], bool]) -> bool:
         run = record.problem.run_id
         return bool(record.targets) or not run or now - record.noted_at >= self.paging.group_seconds or ended(run)
@@ -197,7 +208,7 @@ class Ledger:
     def told(self) -> list[dict[str, Any]]:
         """What was told, newest first."""
         found = [self._told(name) for name in _names(self.blobs.list(TOLD))]
-        return sorted(found, key=lambda r: (-r["told_at"], r["title"]))
+        return sorted((r for r in found if r["told_at"]), key=lambda r: (-r["told_at"], r["title"]))
 
     # -- records -----------------------------------------------------------------------------------------------------
 
@@ -246,7 +257,7 @@ def _lesser(problem: Problem, target: Target) -> bool:
     return target.least == "error" and problem.severity == "warning"
 
 
-def _told_record(problem: Problem, now: float) -> dict[str, Any]:
+def _told_record(problem: Problem, now: float | None) -> dict[str, Any]:
     return {"subject": list(problem.subject), "title": problem.title, "severity": problem.severity,
             "failed_at": problem.at, "told_at": now, "passed_at": None, "run_id": problem.run_id}
 

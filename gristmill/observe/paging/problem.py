@@ -104,7 +104,7 @@ class Page:
     def title(self) -> str:
         """One line: the only problem's, or how many of what."""
         if len(self.problems) == 1:
-            return self.problems[0].title
+            return clip(self.problems[0].title, 300)
         runs = sum(p.subject[0] == "run" for p in self.problems)
         checks = Counter(" ".join(p.subject[1:3]) for p in self.problems if p.subject[0] == "check")
         told = [f"run failed: {next(p for p in self.problems if p.subject[0] == 'run').title}"] if runs else []
@@ -139,7 +139,7 @@ class Page:
             "key": self.key,
             "incident": self.incident,
             "severity": self.severity,
-            "title": clip(self.title, MAX_TEXT),
+            "title": self.title,
             "run_id": self.run_id,
             "link": self.link(),
             "count": len(self.problems),
