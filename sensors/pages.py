@@ -152,9 +152,9 @@ def _failed(instance: dg.DagsterInstance, record: dg.RunRecord) -> Problem:
             continue
         if event.event_type == DagsterEventType.STEP_FAILURE and not step:
             step, error = event.step_key or "", event.step_failure_data.error
-            while error is not None and error.cause is not None:
-                error = error.cause
-            why = f"{error.cls_name}: {error.message.strip()}" if error is not None else event.message or ""
+            while error is not None and error.cause is not None and (error.cls_name or "").startswith("Dagster"):
+                error = error.cause  # Dagster wraps what a body raised; what that was raised from says less
+            why = _gist(error.message) if error is not None else event.message or ""
         elif not why:
             why = event.message or ""
     range_ = [run.tags.get(f"dagster/asset_partition_range_{end}") for end in ("start", "end")]
@@ -166,6 +166,12 @@ def _failed(instance: dg.DagsterInstance, record: dg.RunRecord) -> Problem:
         at=record.end_time or record.update_timestamp.timestamp(), run_id=run.run_id,
         facts={k: v for k, v in facts.items() if v},
     )
+
+
+def _gist(message: str) -> str:
+    """First and last line: a worker's error ends with what it raised, below its traceback."""
+    lines = [line.strip() for line in message.strip().splitlines() if line.strip()]
+    return " ".join(dict.fromkeys([*lines[:1], *lines[-1:]]))
 
 
 def tell(instance: dg.DagsterInstance, ledger: Ledger, cursor: str | None) -> tuple[str, Outcome]:
