@@ -147,7 +147,8 @@ def take(pipeline: Pipeline, crawl: str, *, landing: str | None, workers: int, o
 
 def freeze(pipeline: Pipeline, version: str, crawls: Sequence[str], recipe: str | None, force: bool) -> str:
     """Build the manifest of a version as a Dagster run; returns its hash."""
-    from gristmill.release.manifest import manifest_is_current, read_hash, registered
+    from gristmill.release.manifest import manifest_is_current
+    from gristmill.release.standing import next_name, read_hash, registered
 
     store, plan, site = Store(pipeline.site.store), Plan(pipeline.params), pipeline.site
     chosen = recipe or site.recipe
@@ -155,9 +156,9 @@ def freeze(pipeline: Pipeline, version: str, crawls: Sequence[str], recipe: str 
         raise GristmillError("no recipe: pass --recipe FILE, or name one in pipeline.yaml (site.recipe)")
     if version == "next":
         known = registered(store)
-        version = known[-1] if known else "v1"
+        version = known[-1] if known else next_name(known)
         if known and not manifest_is_current(store, plan, site, Path(chosen), version, list(crawls) or None):
-            version = f"v{len(known) + 1}"
+            version = next_name(known)
     if not force and manifest_is_current(store, plan, site, Path(chosen), version, list(crawls) or None):
         current = read_hash(store, version)
         print(f"manifest {version}: nothing to do, {current} is current")

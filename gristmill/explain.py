@@ -13,7 +13,7 @@ from gristmill.funnel import Plan
 from gristmill.identity import canonical_url, url_hash
 from gristmill.params import PipelineParams, SiteConfig
 from gristmill.registry import Registry
-from gristmill.release.manifest import read_manifest, registered
+from gristmill.release.standing import read_manifest, registered
 from gristmill.release.whereabouts import Finder, as_id
 from gristmill.store import Key, Store
 
@@ -211,7 +211,7 @@ def _duplicates(
     if not row["survives"]:
         return _near(finder, params, found, row)
     found.steps.append(("near", f"first of {row['dup_cluster_size'] or 1} in its cluster"))
-    return _tokenised(finder, found, crawl, bucket, doc_id)
+    return _semantic(finder, params, found, crawl, doc_id) or _tokenised(finder, found, crawl, bucket, doc_id)
 
 
 def _near(finder: Finder, params: PipelineParams, found: Found, row: dict[str, Any]) -> Found:
@@ -232,6 +232,26 @@ def _near(finder: Finder, params: PipelineParams, found: Found, row: dict[str, A
     bound = params.band_index.min_band_matches
     said = f"{row['matched_bands']} of {params.minhash.bands} band keys are held by it, at least {bound}"
     return found.stop("near", "copy_in_earlier_crawl", said, other=other, value=row["matched_bands"], bound=bound)
+
+
+def _semantic(finder: Finder, params: PipelineParams, found: Found, crawl: str, doc_id: bytes) -> Found | None:
+    """The end of a semantic duplicate; None for every other document."""
+    bound = 1 - params.semantic.epsilon
+    for number in range(finder.buckets):
+        if not finder.has("semantic", crawl, number):
+            return _pending(found, "semantic")
+        for row in finder.rows("semantic", crawl, number, "doc_id", doc_id):
+            if not row["removed"]:
+                like = f"the better one most like it has {row['cosine']:.3f}" if row["nearest"] else "the best there"
+                found.steps.append(("semantic", f"kept in cluster {row['cluster']}: {like}, under {bound:.3f}"))
+                return None
+            other = {"doc_id": row["nearest"].hex(), "crawl": crawl}
+            for earlier, home, record in finder.home(row["nearest"]):
+                if earlier == crawl:
+                    other |= {"record_id": record.hex(), **_url(finder, crawl, home, record)}
+            said = f"cosine {row['cosine']:.3f} with a better document, at least {bound:.3f}"
+            return found.stop("semantic", "semantic_duplicate", said, other=other, value=row["cosine"], bound=bound)
+    return None
 
 
 def _tokenised(finder: Finder, found: Found, crawl: str, bucket: int, doc_id: bytes) -> Found:

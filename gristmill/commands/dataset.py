@@ -78,7 +78,7 @@ def _build(args: argparse.Namespace) -> int:
 
 
 def _list(args: argparse.Namespace) -> int:
-    from gristmill.release.manifest import read_hash, registered
+    from gristmill.release.standing import read_hash, registered
 
     store = pipeline_of(args).store
     for name in registered(store):

@@ -19,7 +19,7 @@ def _version(parser: argparse.ArgumentParser) -> None:
 
 
 def _newest(args: argparse.Namespace) -> tuple[Any, str]:
-    from gristmill.release.manifest import registered
+    from gristmill.release.standing import registered
 
     store = pipeline_of(args).store
     if args.version:

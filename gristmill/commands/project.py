@@ -105,7 +105,7 @@ def demo(args: argparse.Namespace) -> int:
     if code:
         return code
     from gristmill.params import read_pipeline
-    from gristmill.release.manifest import registered
+    from gristmill.release.standing import registered
 
     place = Workplace(read_pipeline(pipeline), pipeline)
     version = registered(place.store)[-1]

@@ -18,7 +18,7 @@ from gristmill.funnel import BY_NAME, Plan
 from gristmill.interchange import jsonl, megatron
 from gristmill.params import SiteConfig
 from gristmill.partition import Partition
-from gristmill.release.manifest import read_manifest
+from gristmill.release.standing import read_manifest
 from gristmill.store import Store
 from gristmill.tokens import shard
 from gristmill.tokens.release_text import release_text

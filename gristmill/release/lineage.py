@@ -16,7 +16,7 @@ from gristmill.identity import canonical_url, url_hash
 from gristmill.loader.gather import PADDING
 from gristmill.loader.manifest import Manifest, open_manifest
 from gristmill.loader.reader import Reader
-from gristmill.release.manifest import read_manifest
+from gristmill.release.standing import read_manifest
 from gristmill.release.whereabouts import Finder, as_id
 from gristmill.store import Store
 from gristmill.tokens import packing

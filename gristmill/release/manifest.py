@@ -1,7 +1,7 @@
 """The manifest: a version of the data set, as one canonical JSON file whose sha256 names it.
 
-Belongs here: building it from an examined recipe, and reading it. Does not belong here: what a recipe selects
-(``examine.py``), what is done with versions that stand (``versions.py``, ``ship.py``), the card's looks (``card.py``).
+Belongs here: building it from an examined recipe. Does not belong here: what a recipe selects (``examine.py``), reading
+one (``standing.py``), what is done with versions that stand (``versions.py``, ``ship.py``), the card (``card.py``).
 
 The hash depends on the recipe, the policy, the registries and the content of the catalogue; not on workers, times or
 machines. Everything is a map over buckets and a merge by shard: no table ever holds all documents.
@@ -9,7 +9,7 @@ machines. Everything is a map over buckets and a merge by shard: no table ever h
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,12 +30,10 @@ from gristmill.release import policy as policies
 from gristmill.release import selection, tombstones
 from gristmill.release.examine import Examined, Progress, examine, in_order, realised, resolve, robots_partitions
 from gristmill.release.policy import Policy
+from gristmill.release.standing import FORMAT, KIND, read_manifest, register
 from gristmill.store import Key, Store
 from gristmill.tokens import packing
 
-FORMAT = 1
-KIND = "gristmill-manifest"
-VERSIONS = "registry/versions"
 SELECTION = pa.schema([("source", pa.string()), ("shard", pa.string()), ("ordinals", pa.list_(pa.uint32()))])
 # Elected members of clusters that are in no shard yet: [{"crawl", "host_bucket", "doc_id", "record_id", "instead_of",
 # "rule"}], ids in hex, sorted by (crawl, doc_id). What `plan change` has tokenised.
@@ -226,11 +224,6 @@ def manifest_is_current(
     return all(found.get(name) == value for name, value in now.items())
 
 
-def read_hash(store: Store, version: str) -> str:
-    """The hash of a version. Raises ManifestError where there is none."""
-    return read_manifest(store, version)[1]
-
-
 def _settle(store: Store, path: str, data: bytes, version: str, *, replace: bool) -> bool:
     """Is there anything to write. Raises ManifestError where another manifest has this name."""
     try:
@@ -348,55 +341,3 @@ def _statistics(examined: Examined) -> dict[str, Any]:
         "no_shard": counts["no_shard"],
         "realised": realised(examined),
     }
-
-
-def read_manifest(store: Store, version: str, expected_hash: str | None = None) -> tuple[dict[str, Any], str]:
-    """A manifest and its hash.
-
-    Raises:
-        ManifestError: there is none, it is none, or it is not the one asked for.
-    """
-    path = f"manifests/{version}/manifest.json"
-    try:
-        data = store.blobs.get(path)
-    except FileNotFoundError as error:
-        here = sorted({p.split("/")[1] for p, _ in store.blobs.list("manifests") if p.endswith("/manifest.json")})
-        raise ManifestError(f"no version {version!r}; there are: {', '.join(here) or 'none'}") from error
-    found = hashlib.sha256(data).hexdigest()
-    if expected_hash is not None and found != expected_hash:
-        raise ManifestError(f"{path} has hash {found}, asked for is {expected_hash}")
-    try:
-        body = json.loads(data)
-    except ValueError as error:
-        raise ManifestError(f"{path} is not JSON: {error}") from error
-    if body.get("kind") != KIND or body.get("format") != FORMAT:
-        raise ManifestError(f"{path} is not a manifest of format {FORMAT}")
-    return body, found
-
-
-def shard_paths(manifest: Mapping[str, Any]) -> dict[str, str]:
-    """Content hash -> path of every shard that a manifest names."""
-    return {s["hash"]: s["path"] for source in manifest["sources"].values() for s in source["shards"]}
-
-
-def register(store: Store, version: str) -> None:
-    """Give a version its place in the order of versions, once: what ``retain`` counts by."""
-    while True:
-        known = registered(store)
-        if version in known:
-            return
-        number = len(known)
-        try:
-            store.blobs.create(f"{VERSIONS}/{number:06d}.json", canonical_json({"version": version}))
-            return
-        except FileExistsError:
-            continue
-
-
-def _versions(store: Store) -> list[str]:
-    return [json.loads(store.blobs.get(path))["version"] for path, _ in store.blobs.list(VERSIONS)]
-
-
-def registered(store: Store) -> list[str]:
-    """All versions ever built, oldest first; those collected since included."""
-    return [json.loads(store.blobs.get(path))["version"] for path, _ in store.blobs.list(VERSIONS)]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gristmill.errors import ManifestError
 from gristmill.fingerprint import canonical_json, digest
-from gristmill.release.manifest import read_manifest, shard_paths
+from gristmill.release.standing import read_manifest, shard_paths
 from gristmill.store import Store
 
 SUFFIXES = (".bin", ".idx", ".docs", ".meta")

@@ -15,8 +15,8 @@ from gristmill.errors import ManifestError
 from gristmill.funnel import Plan
 from gristmill.registry import Registry
 from gristmill.release import purge, tombstones
-from gristmill.release.manifest import read_manifest, shard_paths
-from gristmill.release.manifest import registered as versions
+from gristmill.release.standing import read_manifest, shard_paths
+from gristmill.release.standing import registered as versions
 from gristmill.store import Key, Store
 from gristmill.tokens import shard
 

@@ -18,7 +18,8 @@ from gristmill.demo.make import make_demo
 from gristmill.demo.truth import DemoTruth
 from gristmill.funnel import BY_NAME, Plan
 from gristmill.params import Pipeline, read_pipeline
-from gristmill.release.manifest import Built, build_manifest, read_manifest, shard_paths
+from gristmill.release.manifest import Built, build_manifest
+from gristmill.release.standing import read_manifest, shard_paths
 from gristmill.runner import run_funnel
 from gristmill.store import Key, Store, Yield
 

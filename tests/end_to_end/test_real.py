@@ -16,7 +16,8 @@ from gristmill.demo.make import make_demo
 from gristmill.errors import LandingError
 from gristmill.funnel import Plan
 from gristmill.params import Pipeline, read_pipeline
-from gristmill.release.manifest import build_manifest, read_manifest
+from gristmill.release.manifest import build_manifest
+from gristmill.release.standing import read_manifest
 from gristmill.runner import run_funnel
 from gristmill.store import Key, Store, Yield
 

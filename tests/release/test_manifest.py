@@ -11,8 +11,9 @@ from gristmill.funnel import Plan
 from gristmill.loader.manifest import open_manifest
 from gristmill.mixture import recipe as recipes
 from gristmill.release.examine import check, explain
-from gristmill.release.manifest import build_manifest, manifest_is_current, read_hash, read_manifest
+from gristmill.release.manifest import build_manifest, manifest_is_current
 from gristmill.release.policy import Policy, parse
+from gristmill.release.standing import read_hash, read_manifest
 from gristmill.release.tombstones import forget
 from gristmill.store import Store
 from tests.release.conftest import DEMO

@@ -4,9 +4,10 @@ import pytest
 
 from gristmill.errors import ManifestError
 from gristmill.mixture import recipe as recipes
-from gristmill.release.manifest import build_manifest, read_manifest, registered, shard_paths
+from gristmill.release.manifest import build_manifest
 from gristmill.release.purge import purge
 from gristmill.release.ship import ship
+from gristmill.release.standing import next_name, read_manifest, registered, shard_paths
 from gristmill.release.tombstones import classify, entries, forget, host_covered, normal, read
 from gristmill.release.versions import diff, retain, verify
 from gristmill.release.whereabouts import Finder
@@ -71,6 +72,14 @@ def test_diff_says_what_changed(world):
     assert found["sources"]["hi"]["docs"][0] > found["sources"]["hi"]["docs"][1]
     assert set(found["exclusions"]) == {"tombstone_host"}
     assert found["shards"]["kept"] > 0
+
+
+def test_the_next_name_was_never_used():
+    assert next_name([]) == "v1"
+    assert next_name(["trial"]) == "v1"
+    assert next_name(["v1", "trial", "v2"]) == "v3"
+    assert next_name(["v3", "a"]) == "v4"
+    assert next_name(["v10", "v9", "v2b", "version11"]) == "v11"
 
 
 # -- ship --

@@ -1,0 +1,78 @@
+"""Versions that stand in a store: reading a manifest, and the order in which versions were built.
+
+Belongs here: what commands that only look need, so it imports neither Polars nor the models of parameters. Does not
+belong here: building a manifest (``manifest.py``), comparing and collecting versions (``versions.py``).
+"""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gristmill.errors import ManifestError
+from gristmill.fingerprint import canonical_json
+from gristmill.store import Store
+
+FORMAT = 1
+KIND = "gristmill-manifest"
+VERSIONS = "registry/versions"
+_NUMBERED = re.compile(r"^v(\d+)$")
+
+
+def read_manifest(store: Store, version: str, expected_hash: str | None = None) -> tuple[dict[str, Any], str]:
+    """A manifest and its hash.
+
+    Raises:
+        ManifestError: there is none, it is none, or it is not the one asked for.
+    """
+    path = f"manifests/{version}/manifest.json"
+    try:
+        data = store.blobs.get(path)
+    except FileNotFoundError as error:
+        here = sorted({p.split("/")[1] for p, _ in store.blobs.list("manifests") if p.endswith("/manifest.json")})
+        raise ManifestError(f"no version {version!r}; there are: {', '.join(here) or 'none'}") from error
+    found = hashlib.sha256(data).hexdigest()
+    if expected_hash is not None and found != expected_hash:
+        raise ManifestError(f"{path} has hash {found}, asked for is {expected_hash}")
+    try:
+        body = json.loads(data)
+    except ValueError as error:
+        raise ManifestError(f"{path} is not JSON: {error}") from error
+    if body.get("kind") != KIND or body.get("format") != FORMAT:
+        raise ManifestError(f"{path} is not a manifest of format {FORMAT}")
+    return body, found
+
+
+def shard_paths(manifest: Mapping[str, Any]) -> dict[str, str]:
+    """Content hash -> path of every shard that a manifest names."""
+    return {s["hash"]: s["path"] for source in manifest["sources"].values() for s in source["shards"]}
+
+
+def register(store: Store, version: str) -> None:
+    """Give a version its place in the order of versions, once: what ``retain`` counts by."""
+    while True:
+        known = registered(store)
+        if version in known:
+            return
+        number = len(known)
+        try:
+            store.blobs.create(f"{VERSIONS}/{number:06d}.json", canonical_json({"version": version}))
+            return
+        except FileExistsError:
+            continue
+
+
+def registered(store: Store) -> list[str]:
+    """All versions ever built, oldest first; those collected since included."""
+    return [json.loads(store.blobs.get(path))["version"] for path, _ in store.blobs.list(VERSIONS)]
+
+
+def next_name(known: Sequence[str]) -> str:
+    """The name after all that were ever used: ``v`` and one more than the largest number; other names do not count."""
+    return f"v{max((int(m[1]) for m in map(_NUMBERED.match, known) if m), default=0) + 1}"
+
+
+def read_hash(store: Store, version: str) -> str:
+    """The hash of a version. Raises ManifestError where there is none."""
+    return read_manifest(store, version)[1]
