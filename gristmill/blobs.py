@@ -11,18 +11,22 @@ import io
 import os
 import shutil
 import tempfile
+import time
+import uuid
 from collections.abc import Iterator, Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
 
-from gristmill.errors import StoreError
+from gristmill.errors import AccessRefusedError, StoreError
 from gristmill.observe import profile_meter as meter
 
 TMP_PREFIX = ".tmp-"
+CREATE_TRIES = 3
 READ_AHEAD = 256 << 10  # bytes of a ranged read; a Parquet footer fits in one
-_REFUSALS = ("403", "AccessDenied", "SignatureDoesNotMatch", "InvalidAccessKeyId")  # obstore gives some as plain errors
+_REFUSALS = ("status 403", "AccessDenied", "SignatureDoesNotMatch", "InvalidAccessKeyId")  # some come as plain errors
 
 
 class Blobs(Protocol):
@@ -190,11 +194,11 @@ class S3Blobs:
         self.root = root.rstrip("/")
         bucket, _, prefix = self.root.removeprefix("s3://").partition("/")
         config = dict(options or {})
-        client: dict[str, Any] = {"timeout": "60s", "connect_timeout": "10s"}
+        client: Any = {"timeout": "60s", "connect_timeout": "10s"}
         endpoint = config.get("endpoint") or os.environ.get("AWS_ENDPOINT_URL", "")
         if endpoint.startswith("http://"):
             client["allow_http"] = True
-        self._store = S3Store(bucket, prefix=prefix or None, client_options=client, **config)  # type: ignore[arg-type]
+        self._store = S3Store(bucket, prefix=prefix or None, client_options=client, retry_config=retry(), **config)
 
     @contextlib.contextmanager
     def _errors(self, path: str) -> Iterator[None]:
@@ -213,11 +217,11 @@ class S3Blobs:
         except (AlreadyExistsError, FileExistsError) as error:
             raise FileExistsError(f"{self.root}/{path}") from error
         except (PermissionDeniedError, UnauthenticatedError) as error:
-            raise StoreError(f"{self.root}/{path}: access is refused: check the credentials") from error
+            raise AccessRefusedError(f"{self.root}/{path}: access is refused: check the credentials") from error
         except BaseError as error:
             text = str(error)
             if any(word in text for word in _REFUSALS):
-                raise StoreError(f"{self.root}/{path}: access is refused: check the credentials") from error
+                raise AccessRefusedError(f"{self.root}/{path}: access is refused: check the credentials") from error
             raise StoreError(f"the object store failed on {self.root}/{path} after retries: {text[:400]}") from error
 
     @meter.marked("read")
@@ -237,8 +241,31 @@ class S3Blobs:
 
     @meter.marked("write")
     def create(self, path: str, data: bytes) -> None:
-        with self._errors(path):
-            self._store.put(path, data, mode="create")
+        writer = uuid.uuid4().hex
+        for attempt in range(CREATE_TRIES):
+            try:
+                with self._errors(path):
+                    self._store.put(path, data, mode="create", attributes={"writer": writer})
+                return
+            except (FileExistsError, StoreError) as error:
+                # Where the answer of an earlier try was lost, what is there may be our own.
+                found = self._writer(path)
+                if found == writer:
+                    return
+                if found is not None:
+                    raise FileExistsError(f"{self.root}/{path}") from error
+                if attempt == CREATE_TRIES - 1 or isinstance(error, AccessRefusedError):
+                    raise
+                time.sleep(0.1 * 2**attempt)
+
+    def _writer(self, path: str) -> str | None:
+        """Who created what is there; empty where that is not known, None where nothing is."""
+        try:
+            with self._errors(path):
+                found = self._store.get(path, options={"head": True})
+                return str(found.attributes.get("writer", ""))
+        except FileNotFoundError:
+            return None
 
     @meter.marked("write")
     def put_file(self, path: str, source: Path) -> None:
@@ -275,6 +302,12 @@ class S3Blobs:
 
     def local(self, path: str) -> Path | None:
         return None
+
+
+def retry() -> Any:
+    """How long an object store may be away before a call fails: a server's restart is waited for."""
+    return {"max_retries": 12, "retry_timeout": timedelta(minutes=2),
+            "backoff": {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=10), "base": 2.0}}
 
 
 class _RangedObject(io.RawIOBase):

@@ -20,6 +20,10 @@ class StoreError(GristmillError):
     """The store cannot be read or written: wrong version, full disk, refused credentials."""
 
 
+class AccessRefusedError(StoreError):
+    """An object store refused the credentials that this process has."""
+
+
 class MissingPartitionError(StoreError):
     """A partition that a stage reads has not been committed."""
 
