@@ -16,7 +16,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
@@ -27,6 +27,14 @@ TMP_PREFIX = ".tmp-"
 CREATE_TRIES = 3
 READ_AHEAD = 256 << 10  # bytes of a ranged read; a Parquet footer fits in one
 _REFUSALS = ("status 403", "AccessDenied", "SignatureDoesNotMatch", "InvalidAccessKeyId")  # some come as plain errors
+
+
+class Child(NamedTuple):
+    """A file in a folder: bytes, the stamp that ``Blobs.stamps`` gives, and when it was modified (seconds, UTC)."""
+
+    bytes: int
+    stamp: str
+    modified: float
 
 
 class Blobs(Protocol):
@@ -57,6 +65,9 @@ class Blobs(Protocol):
 
     def stamps(self, prefix: str) -> dict[str, tuple[int, str]]:
         """Path -> (bytes, stamp) below a folder. An object that was replaced has another stamp, whatever its size."""
+
+    def children(self, folder: str) -> tuple[tuple[str, ...], dict[str, Child]]:
+        """Names of the folders right below a folder, sorted, and of its files. One request, whatever lies deeper."""
 
     def delete(self, path: str) -> None:
         """Remove; no error where nothing is."""
@@ -165,6 +176,18 @@ class LocalBlobs:
                 found = self._path(path).stat()
                 out[path] = (found.st_size, str(found.st_mtime_ns))
         return out
+
+    def children(self, folder: str) -> tuple[tuple[str, ...], dict[str, Child]]:
+        folders, files = [], {}
+        with contextlib.suppress(FileNotFoundError), os.scandir(self._path(folder) if folder else self._root) as found:
+            for entry in found:
+                if entry.is_dir():
+                    folders.append(entry.name)
+                elif not entry.name.startswith(TMP_PREFIX):
+                    with contextlib.suppress(FileNotFoundError):
+                        stat = entry.stat()
+                        files[entry.name] = Child(stat.st_size, str(stat.st_mtime_ns), stat.st_mtime)
+        return tuple(sorted(folders)), files
 
     def delete(self, path: str) -> None:
         self._path(path).unlink(missing_ok=True)
@@ -289,6 +312,15 @@ class S3Blobs:
         with self._errors(prefix):
             return {m["path"]: (int(m["size"]), str(m["e_tag"] or m["last_modified"]))
                     for chunk in self._store.list(prefix or None) for m in chunk}
+
+    def children(self, folder: str) -> tuple[tuple[str, ...], dict[str, Child]]:
+        with self._errors(folder):
+            found = self._store.list_with_delimiter(folder or None)
+        return tuple(sorted(p.rstrip("/").rpartition("/")[2] for p in found["common_prefixes"])), {
+            m["path"].rpartition("/")[2]: Child(int(m["size"]), str(m["e_tag"] or m["last_modified"]),
+                                                m["last_modified"].timestamp())
+            for m in found["objects"]
+        }
 
     def delete(self, path: str) -> None:
         with contextlib.suppress(FileNotFoundError), self._errors(path):

@@ -1,5 +1,6 @@
 """Places for bytes: one contract, held on a local folder and on a real S3 server."""
 
+import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 
@@ -53,6 +54,19 @@ def test_listing_is_sorted_and_below_the_folder_only(blobs):
         blobs.put(name, b"1")
     assert list(blobs.list("x")) == [("x/10", 1), ("x/2", 1), ("x/y/1", 1)]
     assert list(blobs.list("nothing")) == []
+
+
+def test_children_are_one_level_and_carry_the_stamps_of_what_lies_there(blobs):
+    for name in ("x/2", "x/y/1", "x/y/z/3", "x/w/1", "top"):
+        blobs.put(name, b"12")
+    names, files = blobs.children("x")
+    assert names == ("w", "y")
+    assert list(files) == ["2"]
+    assert files["2"].bytes == 2
+    assert (files["2"].bytes, files["2"].stamp) == blobs.stamps("x")["x/2"]
+    assert abs(files["2"].modified - time.time()) < 60
+    assert blobs.children("") == (("x",), {"top": blobs.children("")[1]["top"]})
+    assert blobs.children("nothing") == ((), {})
 
 
 def test_files_move_in_and_open_for_arrow(blobs, tmp_path):

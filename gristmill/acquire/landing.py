@@ -88,18 +88,25 @@ class Piece:
     why: str
 
 
+def folders(landing: Blobs) -> dict[str, str]:
+    """Crawl or delivery -> its folder, by name, whether its listing is there yet or not. Nothing deeper is listed."""
+    found = {name: f"crawl-data/{name}" for name in landing.children("crawl-data")[0]}
+    for tier in landing.children("sources")[0]:
+        for source in landing.children(f"sources/{tier}")[0]:
+            for name in landing.children(f"sources/{tier}/{source}")[0]:
+                found[name] = f"sources/{tier}/{source}/{name}"
+    return dict(sorted(found.items()))
+
+
+def announces(folder: str, name: str) -> bool:
+    """Does a file of this name in such a folder say that something has landed."""
+    return name == LISTING or (folder.startswith("sources/") and name == "source.yaml")
+
+
 def crawls(landing: Blobs) -> list[str]:
     """Crawls and deliveries that have landed: those whose listing is there."""
-    found = set()
-    for path, _ in landing.list("crawl-data"):
-        parts = path.split("/")
-        if len(parts) == 3 and parts[2] == LISTING:
-            found.add(parts[1])
-    for path, _ in landing.list("sources"):
-        parts = path.split("/")
-        if len(parts) == 5 and parts[4] in (LISTING, "source.yaml"):
-            found.add(parts[3])
-    return sorted(found)
+    return [name for name, folder in folders(landing).items()
+            if any(announces(folder, file) for file in landing.children(folder)[1])]
 
 
 def read_listing(landing: Blobs, crawl: str) -> Listing:
