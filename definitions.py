@@ -47,7 +47,7 @@ def build_definitions(pipeline: Pipeline | None = None, *, reporter: Reporter | 
     chosen = pipeline or read_pipeline(pipeline_file())
     plan = Plan(chosen.params)
     site = chosen.site
-    assets = stage_assets(plan, reporter or Silent())
+    assets = stage_assets(plan, reporter or Silent(), site)
     on_grid = [a for a, s in zip(assets, FUNNEL, strict=True) if s.on_grid]
     checks = yield_checks(assets, plan)
     manifest = manifest_asset(plan, site)

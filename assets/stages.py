@@ -17,6 +17,7 @@ import pyarrow as pa
 from gristmill import schemas
 from gristmill.funnel import BY_NAME, FUNNEL, Input, Plan, Stage
 from gristmill.observe.progress import Reporter
+from gristmill.params import SiteConfig
 from gristmill.partition import Made
 from gristmill.runner import run_stage
 from gristmill.workers import default_workers
@@ -87,7 +88,21 @@ def _dep(source: Input, stage: Stage) -> dg.AssetDep:
     return dg.AssetDep(dg.AssetKey(source.asset), partition_mapping=mapping)
 
 
-def stage_asset(stage: Stage, plan: Plan, reporter: Reporter) -> dg.AssetsDefinition:
+def placement(stage: Stage, site: SiteConfig) -> tuple[dict[str, Any] | None, str | None]:
+    """(op tags, pool) of a stage: where its pod goes, and which limit it counts against. None outside GPU pools."""
+    if stage.device != "gpu" or site.gpu is None:
+        return None, None
+    gpu = site.gpu
+    container: dict[str, Any] = {"resources": {"limits": {**gpu.limits, gpu.resource: str(gpu.count)}}}
+    if gpu.image:
+        container["image"] = gpu.image
+    pod: dict[str, Any] = {"node_selector": gpu.node_selector, "tolerations": [dict(t) for t in gpu.tolerations]}
+    if gpu.priority_class:
+        pod["priority_class_name"] = gpu.priority_class
+    return {"dagster-k8s/config": {"container_config": container, "pod_spec_config": pod}}, "gpu"
+
+
+def stage_asset(stage: Stage, plan: Plan, reporter: Reporter, site: SiteConfig) -> dg.AssetsDefinition:
     """One stage as an asset."""
     partitions: dg.PartitionsDefinition | None = None
     if stage.on_grid:
@@ -100,6 +115,7 @@ def stage_asset(stage: Stage, plan: Plan, reporter: Reporter) -> dg.AssetsDefini
     }
     if schema is not None:
         metadata["dagster/column_schema"] = column_schema(schema)
+    op_tags, pool = placement(stage, site)
 
     @dg.asset(
         name=stage.name, group_name=stage.group, partitions_def=partitions, description=stage.summary,
@@ -107,7 +123,7 @@ def stage_asset(stage: Stage, plan: Plan, reporter: Reporter) -> dg.AssetsDefini
         kinds=set(stage.kinds), metadata=metadata,
         # One machine: one run takes the whole range. A deployment in pods chooses multi_run for expensive stages.
         backfill_policy=dg.BackfillPolicy.single_run() if partitions is not None else None,
-        tags={"gristmill/by": stage.by},
+        tags={"gristmill/by": stage.by}, op_tags=op_tags, pool=pool,
     )
     def _asset(context: dg.AssetExecutionContext, config: Knobs, places: Places) -> None:
         run_partitions(context, config, places, stage, plan, reporter)
@@ -195,8 +211,8 @@ class _Log:
         )
 
 
-def stage_assets(plan: Plan, reporter: Reporter) -> list[dg.AssetsDefinition]:
+def stage_assets(plan: Plan, reporter: Reporter, site: SiteConfig | None = None) -> list[dg.AssetsDefinition]:
     """All stages, in the funnel's order."""
-    return [stage_asset(s, plan, reporter) for s in FUNNEL]
+    return [stage_asset(s, plan, reporter, site or SiteConfig()) for s in FUNNEL]
 
 

@@ -41,6 +41,7 @@ class Stage:
         inputs: what it reads.
         own_pool: the body runs in the parent and starts its own watched workers.
         first_alone: range 0000 does work that the other ranges read, so it runs before them.
+        device: gpu where the body uses one when there is one; a deployment sends it to its GPU pool.
         summary: one sentence for the UI.
         kinds: at most three words for the UI.
     """
@@ -56,6 +57,7 @@ class Stage:
     own_pool: bool = False
     first_alone: bool = False
     kinds: tuple[str, ...] = ("parquet",)
+    device: Literal["cpu", "gpu"] = "cpu"
 
     @property
     def on_grid(self) -> bool:
@@ -135,7 +137,7 @@ FUNNEL: tuple[Stage, ...] = (
           "Every Gopher, C4, FineWeb and RefinedWeb measure as a column; no verdict."),
     Stage("quality", "quality", "bucket", "gristmill.quality.stages:quality", 1, ("quality",),
           _on("text", "language", "lines", "near"),
-          "One column a scorer, the ensemble, and its percentile against frozen reference quantiles."),
+          "One column a scorer, the ensemble, and its percentile against frozen reference quantiles.", device="gpu"),
     Stage("safety", "safety", "bucket", "gristmill.safety.stages:safety", 1, ("safety",),
           _on("text", "language", "lines", "near"),
           "Personal data as spans, and a score a category of unsafe text."),

@@ -272,6 +272,20 @@ class RobotsSweep(BaseModel):
     allow_networks: tuple[IPvAnyNetwork, ...] = ()  # private addresses that may be asked: an own crawl of an intranet
 
 
+class GpuPods(BaseModel):
+    """What a pod of a GPU stage has that others have not. Never part of a fingerprint."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    image: str = ""  # the image with the GPU packages; empty is the one of the other pods
+    count: int = Field(1, ge=1)
+    resource: str = "nvidia.com/gpu"
+    node_selector: dict[str, str] = Field(default_factory=dict)
+    tolerations: tuple[dict[str, str], ...] = ()
+    limits: dict[str, str] = Field(default_factory=dict)  # cpu, memory
+    priority_class: str = ""
+
+
 class SiteConfig(BaseModel):
     """Where things are. Never part of a fingerprint. Paths are relative to the file they stand in."""
 
@@ -284,6 +298,7 @@ class SiteConfig(BaseModel):
     recipe: str | None = None
     holdout_env: str = Field("", pattern=r"^[A-Z0-9_]*$")  # HOLDOUT_: credentials from HOLDOUT_AWS_ACCESS_KEY_ID, ...
     executor: Literal["in_process", "k8s"] = "in_process"  # k8s: Dagster gives every stage of a run a pod of its own
+    gpu: GpuPods | None = None  # with executor k8s: where stages that use a GPU go
     robots: RobotsSweep = RobotsSweep()
     paging: Paging | None = None  # without it nobody is paged
 
