@@ -36,6 +36,10 @@ class DamagedPartitionError(StoreError):
     """A committed partition's bytes are not what its manifest says."""
 
 
+class ArchivedPartitionError(StoreError):
+    """A committed partition's files lie in an archive; the message says how to restore them."""
+
+
 class PartitionBusyError(StoreError):
     """Another live process is writing this partition."""
 

@@ -24,6 +24,7 @@ import pyarrow.parquet as pq
 
 from gristmill.blobs import Blobs, LocalBlobs, open_blobs
 from gristmill.errors import (
+    ArchivedPartitionError,
     DamagedPartitionError,
     MissingPartitionError,
     PartitionBusyError,
@@ -36,6 +37,7 @@ from gristmill.observe import profile_meter as meter
 FORMAT = 1
 MANIFEST = "_manifest.json"
 RUN = "_run.json"
+ARCHIVED = "_archived.json"  # beside the manifest of a partition whose files were moved to an archive
 ZSTD_LEVEL = 3
 
 
@@ -241,7 +243,7 @@ class Store:
         try:
             data = self.blobs.get(path)
         except FileNotFoundError as error:
-            raise DamagedPartitionError(f"{key}: {path} is gone; run {_command(key)} --force") from error
+            raise self._gone(key, path) from error
         if len(data) != ref.bytes or hashlib.sha256(data).hexdigest() != ref.sha256:
             raise DamagedPartitionError(
                 f"{key}: {path} is not what was committed ({len(data)} of {ref.bytes} bytes); "
@@ -279,7 +281,7 @@ class Store:
                 raise DamagedPartitionError(f"{key}: {ref.name} is not cut by ranges")
             path = f"{key.path}/{ref.name}"
             if self.blobs.size(path) != ref.bytes:
-                raise DamagedPartitionError(f"{key}: {path} is gone or cut short; run {_command(key)} --force")
+                raise self._gone(key, path)
             try:
                 with self.blobs.open_input(path) as source:
                     file = pq.ParquetFile(source, page_checksum_verification=True)
@@ -300,8 +302,27 @@ class Store:
         """Random access to a committed file, its size checked but not its content."""
         path = f"{key.path}/{ref.name}"
         if self.blobs.size(path) != ref.bytes:
-            raise DamagedPartitionError(f"{key}: {path} is gone or cut short; run {_command(key)} --force")
+            raise self._gone(key, path)
         return self.blobs.open_input(path)
+
+    def archived(self, key: Key) -> dict[str, Any] | None:
+        """Where a partition's files were moved (``place``, ``files``, ``archived``), or None (``plan/archive.py``)."""
+        try:
+            note: dict[str, Any] = json.loads(self.blobs.get(f"{key.path}/{ARCHIVED}"))
+            return note
+        except FileNotFoundError:
+            return None
+
+    def _gone(self, key: Key, path: str) -> StoreError:
+        """Why a committed file is not there as it should be, and what to do."""
+        note = self.archived(key)
+        if note is not None and self.blobs.size(path) is None:
+            crawl = key.crawl or ""
+            return ArchivedPartitionError(
+                f"{key} is archived in {note['place']}: run `gristmill restore {crawl} --asset {key.asset}`, then this "
+                "again"
+            )
+        return DamagedPartitionError(f"{key}: {path} is gone or cut short; run {_command(key)} --force")
 
     # -- writing ---------------------------------------------------------------------------------------------------
 
