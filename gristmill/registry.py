@@ -1,12 +1,13 @@
 """The registry of crawls: which there are, and the one order ("ordinal") in which they count as earlier and later.
 
-Belongs here: names, ordinals, and where a crawl landed. Does not belong here: what is in a crawl. An ordinal is given
-once, by create-exclusive, and never reused; a crawl key is never deleted (Dagster gives a re-added key its old
-materialisations back).
+Belongs here: names, ordinals, where a crawl landed, which duplicates were elected. Does not belong here: what is in a
+crawl. An ordinal is given once, by create-exclusive, and never reused; a crawl key is never deleted (Dagster gives a
+re-added key its old materialisations back).
 """
 
 import json
 import re
+from collections.abc import Iterable
 
 from gristmill.errors import LandingError
 from gristmill.fingerprint import canonical_json
@@ -67,6 +68,30 @@ class Registry:
         except FileNotFoundError:
             return None
 
+    def elect(self, crawl: str, bucket: int, docs: Iterable[str]) -> int:
+        """Have duplicates scored and tokenised beside the survivors: members of clusters in the place of a first that
+        policy excludes. ``near`` consumes the list as state, so its bucket is no longer current.
+
+        Args:
+            docs: doc_ids in hex that have a row in ``near`` of this crawl and bucket.
+
+        Returns:
+            how many are new. None is ever taken off: an old manifest may name its shard.
+        """
+        known = set(self.elected(crawl, bucket))
+        all_of_them = known | set(docs)
+        if all_of_them != known:
+            self.store.blobs.put(_elected_path(crawl, bucket), canonical_json(sorted(all_of_them)))
+        return len(all_of_them) - len(known)
+
+    def elected(self, crawl: str, bucket: int) -> list[str]:
+        """doc_ids (hex, sorted) of duplicates that were elected in a bucket."""
+        try:
+            docs: list[str] = json.loads(self.store.blobs.get(_elected_path(crawl, bucket)))
+            return docs
+        except FileNotFoundError:
+            return []
+
     def ordinal(self, crawl: str) -> int:
         """The crawl's ordinal. Raises LandingError where it has none."""
         try:
@@ -81,3 +106,7 @@ class Registry:
         """Crawls with a smaller ordinal, in order."""
         own = self.ordinal(crawl)
         return [n for o, n in sorted((o, n) for n, o in self.ordinals().items()) if o < own]
+
+
+def _elected_path(crawl: str, bucket: int) -> str:
+    return f"registry/reelected/{crawl}/{bucket:04d}.json"

@@ -19,7 +19,7 @@ from gristmill.deduplicate.lines import clean_column
 from gristmill.errors import DamagedPartitionError
 from gristmill.partition import Partition
 
-After = Literal["exact", "near"]
+After = Literal["exact", "near", "semantic"]
 
 
 def documents(part: Partition, after: After = "exact", *, cleaned: bool = True, bucket: int | None = None) -> pa.Table:
@@ -27,7 +27,8 @@ def documents(part: Partition, after: After = "exact", *, cleaned: bool = True, 
 
     Args:
         part: its crawl, and (by default) its bucket.
-        after: ``exact`` gives every document that ``exact`` passed, ``near`` only those that survived ``near``.
+        after: ``exact`` gives every document that ``exact`` passed, ``near`` only those that survived ``near``,
+            ``semantic`` those of them that semantic deduplication kept, or never looked at.
         cleaned: take out boilerplate lines (needs the stage ``lines``); else the text is as extracted.
         bucket: another bucket than the partition's own.
 
@@ -38,7 +39,15 @@ def documents(part: Partition, after: After = "exact", *, cleaned: bool = True, 
         chosen = exact_documents(part, bucket)
     else:
         near = part.read("near", ["doc_id", "record_id", "survives"], bucket=_bucket(part, bucket))
-        chosen = near.filter(near["survives"]).select(["doc_id", "record_id"])
+        stays = near["survives"]
+        if part.manifest("near", _bucket(part, bucket)).role("elected"):
+            elected = part.read("near", ["doc_id"], role="elected", bucket=_bucket(part, bucket))
+            stays = pc.or_(stays, pc.is_in(near["doc_id"], value_set=elected["doc_id"].combine_chunks()))
+        chosen = near.filter(stays).select(["doc_id", "record_id"])
+        if after == "semantic":
+            gone = part.read_range("semantic", "by_bucket", _bucket(part, bucket), ["doc_id", "removed"])
+            gone = gone.filter(gone["removed"])["doc_id"].combine_chunks()
+            chosen = chosen.filter(pc.invert(pc.is_in(chosen["doc_id"], value_set=gone)))
     texts = texts_of(part, chosen["record_id"], bucket)
     if cleaned:
         lines = part.read("lines", ["doc_id", "removed"], bucket=_bucket(part, bucket))

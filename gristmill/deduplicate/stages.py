@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from gristmill import schemas, shuffle
 from gristmill.deduplicate import audit, bloom, ids, lsh, minhash
@@ -349,6 +350,7 @@ def near(part: Partition) -> None:
         votes[rows] = found.votes[hit]
     old = votes > 0
     survives = first & ~old
+    _write_elected(part, docs["doc_id"], survives)
     part.write(pa.table({
         "crawl": docs["crawl"], "doc_id": docs["doc_id"], "record_id": docs["record_id"],
         "dup_cluster_id": ids.to_array(cluster), "dup_cluster_size": sizes, "dup_of": dup_of,
@@ -362,8 +364,24 @@ def near(part: Partition) -> None:
     }, by={"lang": count_by(with_language(part, docs)["lang"].to_pylist(), survives.tolist())})
 
 
+def _write_elected(part: Partition, doc_ids: pa.ChunkedArray, survives: np.ndarray) -> None:
+    """Duplicates that go on beside the survivors, because policy excludes the first of their cluster."""
+    named = part.registry.elected(part.crawl or "", part.bucket or 0)
+    if not named:
+        return
+    part.state["elected"] = named
+    wanted = pa.array([bytes.fromhex(d) for d in named], schemas.ID)
+    hit = pc.is_in(doc_ids.cast(schemas.ID), value_set=wanted).to_numpy(zero_copy_only=False).astype(bool)
+    found = pa.table({"doc_id": doc_ids.filter(pa.array(hit & ~survives))})
+    part.write(found, pa.schema([("doc_id", schemas.ID)]), role="elected")
+    part.report(elected=found.num_rows)
+
+
 @state_check("near")
 def _near_current(part: Partition, manifest: PartitionManifest) -> bool:
+    elected = part.registry.elected(part.crawl or "", part.bucket or 0)
+    if manifest.state.get("elected", []) != elected:
+        return False
     return bool(manifest.state.get("generations") == [g.state() for g in earlier(part, "band_index")])
 
 
