@@ -39,6 +39,7 @@ WIDTHS: dict[str, Band] = {
     "unique_records": Band(width=0.06),
     "text": Band(width=0.01, one_sided=True), "language": Band(width=0.04), "exact": Band(width=0.06),
     "lines": Band(width=0.03), "near": Band(width=0.06), "heuristics": Band(width=0.03), "quality": Band(width=0.03),
+    "semantic": Band(width=0.06),
     "safety": Band(width=0.01, one_sided=True), "contamination": Band(width=0.005, one_sided=True),
     "tokens": Band(width=0.03), "shards": Band(width=0.005, one_sided=True), END_TO_END: Band(width=0.015),
 }  # fmt: skip

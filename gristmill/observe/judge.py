@@ -7,11 +7,13 @@ A crawl is compared with the median of the last crawls (or, without any, with th
 compared with its crawl, shifted by how this bucket differed from its crawls before: hosts stay in their bucket, so a
 bucket's habit is its own and a movement of the whole crawl is told once, not once a bucket.
 
-Margins. Pages of a host stand and fall together, so a share on n pages varies more than a binomial one. Between buckets
-(each host lies in one) the ratio estimator's variance is measured: ``sum((kept - r in)^2) B/(B-1) / n^2`` (Cochran 1977,
-Sampling Techniques, 6.3; buckets as clusters). For a bucket the excess over the binomial is its dispersion, estimated
-from how buckets strayed from their habits before. The margin is never under the binomial one. Student's t at a level
-divided by the number of comparisons keeps the chance that an ordinary run of a stage is told under ``LEVEL``.
+Margins. Pages of a host stand and fall together, so a share on n pages varies more than a binomial one. Between
+buckets (each host lies in one) the ratio estimator's variance is measured, ``sum((kept - r in)^2) B/(B-1) / n^2``
+(Cochran 1977, Sampling Techniques, 6.3; buckets as clusters). For a bucket the error is the one it would have if each
+host's pages stood or fell together (Kish 1965, Survey Sampling, 5.4), times what share of that is seen: in how buckets
+strayed from their habits before, or in the crawl's other buckets. So a bucket that one host fills is given more room
+than one of many. No margin is under the binomial one. Student's t at a level divided by the number of comparisons
+keeps the chance that an ordinary run of a stage is told near ``LEVEL``.
 """
 
 import statistics
@@ -95,13 +97,14 @@ def _crawl(now: Mapping[int, Count], past: Sequence[Past], band: Band, min_docs:
         ratios = [r for t, _ in before if (r := t.ratio(unit)) is not None]
         median = statistics.median(ratios)
         # Sampling error of this crawl and of the crawls it is compared with; noise between crawls is what width is for.
-        error = max(_error(now, unit), statistics.median(_error(p.buckets, unit) for _, p in before))
+        habits = _habits([p for _, p in before], min_docs, unit) if len(before) > 1 else {}
+        error = max(_error(now, unit, habits), statistics.median(_error(p.buckets, unit, habits) for _, p in before))
         margin = quantile * error * (1 + 1 / len(before)) ** 0.5
         low, high = median - band.width - margin, median + band.width + margin
         basis = f"median of the last {len(before)} crawls"
     elif band.low is not None and band.high is not None and unit == "docs":
         median = (band.low + band.high) / 2
-        margin = quantile * _error(now, unit)
+        margin = quantile * _error(now, unit, {})
         low, high = band.low - band.width - margin, band.high + band.width + margin
         basis = "the baseline's range"
     else:
@@ -117,56 +120,64 @@ def _buckets(now: Mapping[int, Count], past: Sequence[Past], band: Band, min_doc
            for b, c in now.items() if b not in enough}
     if crawl is None or not enough:
         return out
-    habits, residuals = _habits(past, min_docs, unit)
-    if habits and len(residuals) >= 2 * len(habits):  # three crawls or more
-        dispersion, freedom = _spread(residuals), len(residuals) - len(habits)
-        centre = {b: crawl + habits.get(b, statistics.median(habits.values())) for b in enough}
-        basis = f"this bucket's habit over the last {len(past)} crawls"
-    else:  # the middle one of the crawl's buckets; how far they lie apart is the only measure of noise
+    habits = _habits(past, min_docs, unit)
+    strayed = np.array(_strayed(past, habits, min_docs, unit))
+    if len(strayed) >= 2 * len(habits) > 0:  # three crawls or more
+        centre = {b: crawl + habits.get(b, 0.0) for b in enough}
+        basis, freedom = f"this bucket's habit over the last {len(past)} crawls", len(strayed) - len(habits)
+        noise = dict.fromkeys(enough, strayed)
+    else:  # the middle one of the crawl's buckets; how far the others lie apart is the only measure of noise
         middle = statistics.median(r for c in enough.values() if (r := c.ratio(unit)) is not None)
         centre = dict.fromkeys(enough, middle)
-        residuals = [(c.ratio(unit) or 0.0) - middle for c in enough.values()]
-        residuals = [r / _binomial(middle, c.docs_in) for r, c in zip(residuals, enough.values(), strict=True)]
-        dispersion, freedom = statistics.median(r * r for r in residuals) / CHI2_MEDIAN, len(enough) - 1
-        basis = "median of this crawl's buckets"
+        apart = {b: ((c.ratio(unit) or 0.0) - middle) / _together(middle, c) for b, c in enough.items()}
+        noise = {b: np.array([x for o, x in apart.items() if o != b] or [0.0]) for b in enough}
+        basis, freedom = "median of this crawl's buckets", len(enough) - 1
     quantile = student(freedom, 2 * len(enough))
     for bucket, c in enough.items():
         value, middle = c.ratio(unit), min(max(centre[bucket], 0.0), 1.0)
         assert value is not None
-        margin = quantile * max(dispersion, 1.0) ** 0.5 * _binomial(middle, c.docs_in)
-        reach = band.width + margin
+        # Hosts' sizes are a power law, so deviations have heavier tails than any t: the largest seen is ordinary too.
+        seen = noise[bucket]
+        errors = max(quantile * max(float(np.square(seen).mean()), 1.0 / c.clump) ** 0.5,
+                     SEEN * float(np.abs(seen).max()), LARGE_HOSTS if c.clump > 1 else 0.0)
+        reach = band.width + errors * _together(middle, c)
         out[bucket] = _verdict(value, unit, middle, middle - reach, 2.0 if band.one_sided else middle + reach, basis)
     return out
 
 
-CHI2_MEDIAN = 0.4549  # of one degree of freedom: a median of squares is this much of their mean
+LARGE_HOSTS = 2.5  # errors of hosts that move as one: what the largest hosts of a bucket may do by themselves
+SEEN = 2.0  # times the largest deviation seen is still ordinary
 
 
-def _habits(past: Sequence[Past], min_docs: int, unit: Unit) -> tuple[dict[int, float], list[float]]:
-    """How each bucket usually differs from its crawl, and every deviation from that in binomial errors."""
-    apart: dict[int, list[tuple[float, float]]] = {}
+def _habits(past: Sequence[Past], min_docs: int, unit: Unit) -> dict[int, float]:
+    """How each bucket usually differs from its crawl."""
+    apart: dict[int, list[float]] = {}
     for crawl in past:
         whole = crawl.total().ratio(unit)
-        if whole is None:
-            continue
         for bucket, c in crawl.buckets.items():
             value = c.ratio(unit)
-            if value is not None and c.docs_in >= min_docs:
-                apart.setdefault(bucket, []).append((value - whole, _binomial(whole, c.docs_in)))
-    habits = {b: statistics.median(d for d, _ in values) for b, values in apart.items()}
-    return habits, [(d - habits[b]) / error for b, values in apart.items() if len(values) > 1 for d, error in values]
+            if whole is not None and value is not None and c.docs_in >= min_docs:
+                apart.setdefault(bucket, []).append(value - whole)
+    return {b: statistics.median(values) for b, values in apart.items()}
 
 
-def _spread(residuals: Sequence[float]) -> float:
-    """Dispersion over the binomial: the mean square, its largest hundredth cut to the rest so that one fault of the
-    past does not hide the next. Deviations from a median of few are too small by about C/(C-1), at most 1.5."""
-    squares = np.sort(np.square(np.asarray(residuals)))
-    cut = squares[: max(1, int(np.ceil(0.99 * len(squares))))]
-    return 1.5 * float(np.minimum(squares, cut[-1]).mean())
+def _strayed(past: Sequence[Past], habits: Mapping[int, float], min_docs: int, unit: Unit) -> list[float]:
+    """Deviations of past buckets from their habits, in binomial errors; larger by what a median of few hides."""
+    if len(past) < 2:
+        return []
+    hidden = (len(past) / (len(past) - 1)) ** 0.5
+    out = []
+    for crawl in past:
+        whole = crawl.total().ratio(unit)
+        for bucket, c in crawl.buckets.items():
+            value = c.ratio(unit)
+            if whole is not None and value is not None and c.docs_in >= min_docs:
+                out.append(hidden * (value - whole - habits[bucket]) / _together(whole, c))
+    return out
 
 
-def _error(buckets: Mapping[int, Count], unit: Unit) -> float:
-    """Standard error of a crawl's retention: between buckets, at least the binomial one."""
+def _error(buckets: Mapping[int, Count], unit: Unit, habits: Mapping[int, float]) -> float:
+    """Standard error of a crawl's retention: between buckets, beyond their habits; at least the binomial one."""
     total = sum(buckets.values(), Count())
     ratio = total.ratio(unit)
     if ratio is None:
@@ -175,15 +186,19 @@ def _error(buckets: Mapping[int, Count], unit: Unit) -> float:
     n = len(buckets)
     if n < 2:
         return binomial
-    whole = _whole(total, unit)
-    square = sum((_kept(c, unit) - ratio * _whole(c, unit)) ** 2 for c in buckets.values())
-    return max(binomial, (square * n / (n - 1)) ** 0.5 / whole)
+    strayed = [_kept(c, unit) - (ratio + habits.get(b, 0.0)) * _whole(c, unit) for b, c in buckets.items()]
+    return max(binomial, float((np.square(strayed).sum() * n / (n - 1)) ** 0.5) / _whole(total, unit))
 
 
 def _binomial(share: float, n: int) -> float:
     """Standard error of a share on n documents, shrunk from 0 and 1 (Agresti and Coull 1998)."""
     shrunk = (share * n + 2) / (n + 4)
     return float((shrunk * (1 - shrunk) / n) ** 0.5)
+
+
+def _together(share: float, c: Count) -> float:
+    """Standard error of a bucket's share if every host's pages stood or fell together (Kish's design effect)."""
+    return _binomial(share, c.docs_in) * max(c.clump, 1.0) ** 0.5
 
 
 def _whole(c: Count, unit: Unit) -> int:

@@ -31,13 +31,20 @@ TOP_SHARE = 0.65  # a document of this percentile or above is in the reference's
 
 @dataclass(frozen=True)
 class Count:
-    """Documents and bytes in and kept; ``across`` are documents that an earlier crawl had."""
+    """Documents and bytes in and kept.
+
+    Attributes:
+        across: documents that an earlier crawl had.
+        clump: of a bucket, how many documents share a document's host, on average over documents: 1 where each is
+            alone. Sums have none.
+    """
 
     docs_in: int = 0
     docs_kept: int = 0
     bytes_in: int = 0
     bytes_kept: int = 0
     across: int = 0
+    clump: float = 1.0
 
     def __add__(self, other: "Count") -> "Count":
         return Count(self.docs_in + other.docs_in, self.docs_kept + other.docs_kept, self.bytes_in + other.bytes_in,

@@ -35,6 +35,7 @@ class Web:
         size = np.minimum(size, self.largest * size.sum())
         self.size = size / size.sum() * self.pages
         self.bucket = self.rng.integers(0, self.buckets, self.hosts)
+        self.page_bytes = self.rng.lognormal(7.5, 0.6, self.hosts)
         self.share = {s: self._draw(s, self.hosts) for s in STAGES}
 
     def _draw(self, stage: str, n: int) -> np.ndarray:
@@ -49,13 +50,12 @@ class Web:
             self.share[stage][changed] = self._draw(stage, int(changed.sum()))
         pages = rng.poisson(self.size * rng.lognormal(0, 0.3, self.hosts) * (rng.random(self.hosts) < 0.9))
         fetched = pages
-        bytes_a_page = rng.lognormal(7.5, 0.6, self.hosts)
         out: dict[str, dict[int, Count]] = {}
         for stage in STAGES:
             drift = rng.normal(0, 0.04)  # the whole web moves, in log odds: a point at most stages, inside any band
             odds = np.log(self.share[stage].clip(1e-6, 1 - 1e-6) / (1 - self.share[stage].clip(1e-6, 1 - 1e-6)))
             kept = rng.binomial(pages, 1 / (1 + np.exp(-odds - drift)))
-            sides = [pages, kept, pages * bytes_a_page, kept * bytes_a_page]
+            sides = [pages, kept, pages * self.page_bytes, kept * self.page_bytes]
             if stage in BY_TEXT:
                 clump = np.ones(self.buckets)
                 cut = [rng.multinomial(int(x.sum()), np.full(self.buckets, 1 / self.buckets)) for x in sides[:2]]
