@@ -14,7 +14,7 @@ import re
 import threading
 from array import array
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -89,6 +89,7 @@ class Manifest:
     tokenizer: Mapping[str, Any]
     sources: Mapping[str, Shards]
     selection: "Selection"
+    made_from: Mapping[str, Any]  # what lineage follows: fingerprints, grid, crawls; empty where it does not say
 
     @cached_property
     def schedule(self) -> Schedule:
@@ -105,6 +106,21 @@ class Manifest:
             for layout in wanted
         }
         return Sampler(self.schedule, counts)
+
+    @cached_property
+    def _first_shard(self) -> I64:
+        return np.array(self.sampler.first_shard, np.int64)
+
+    def shard_of(self, flat: int) -> tuple[str, int]:
+        """(source, row among its shards) of a shard's number over all sources."""
+        source = int(np.searchsorted(self._first_shard, flat, side="right")) - 1
+        return self.schedule.sources[source], flat - int(self._first_shard[source])
+
+    def documents(self, flat: int, columns: Sequence[str]) -> pa.Table:
+        """Columns of a shard's ``.docs``. Raises FileNotFoundError."""
+        source, row = self.shard_of(flat)
+        with self.place.open(f"{self.sources[source].path(row)}.docs") as file:
+            return pq.read_table(file, columns=list(columns), use_threads=False)
 
     def _sequences(self) -> dict[str, dict[str, int]]:
         result: dict[str, dict[str, int]] = {}
@@ -286,6 +302,7 @@ def _checked(place: Place, path: str, digest: str, body: Any) -> Manifest:
             place, path, digest, body["version"], body["recipe_hash"], int(body["seed"]), tuple(body["phases"]),
             body["max_epochs"], body["tokenizer"], body["sources"],
             Selection(place, body["selection"]["path"], body["selection"]["sha256"]),
+            {name: body[name] for name in ("fingerprints", "grid", "crawls") if name in body},
         )
     except (KeyError, AttributeError) as error:
         raise ManifestError(f"{place.root}/{path} lacks {error}") from error

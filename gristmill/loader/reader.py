@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow.parquet as pq
 
 from gristmill.errors import ManifestError, ShardError, StoreError
 from gristmill.loader import gather
@@ -98,8 +97,6 @@ class Reader:
     ) -> None:
         self.manifest = manifest
         self._cache_dir, self._cache_bytes, self._threads = cache_dir, cache_bytes, threads
-        self.names = list(manifest.schedule.sources)
-        self.first_shard = np.array(manifest.sampler.first_shard, np.int64)
         self.remote = manifest.place.local("") is None
         self._start()
 
@@ -127,8 +124,7 @@ class Reader:
 
     def shard_of(self, flat: int) -> tuple[str, int]:
         """(source, row among its shards) of a shard's number over all sources."""
-        source = int(np.searchsorted(self.first_shard, flat, side="right")) - 1
-        return self.names[source], flat - int(self.first_shard[source])
+        return self.manifest.shard_of(flat)
 
     def name_of(self, flat: int) -> str:
         """Content hash (hex) of a shard."""
@@ -178,12 +174,11 @@ class Reader:
 
     def documents(self, flat: int, columns: Sequence[str]) -> Any:
         """Columns of a shard's ``.docs``, as an Arrow table."""
-        source, row = self.shard_of(flat)
-        path = f"{self.manifest.sources[source].path(row)}.docs"
         try:
-            with self.manifest.place.open(path) as file:
-                return pq.read_table(file, columns=list(columns))
+            return self.manifest.documents(flat, columns)
         except FileNotFoundError as error:
+            source, row = self.shard_of(flat)
+            path = f"{self.manifest.sources[source].path(row)}.docs"
             raise DamagedShardError(flat, f"{self.manifest.place.root}/{path} is missing") from error
 
     @property

@@ -1,8 +1,9 @@
 """The sampler: (step, position) -> (source, shard, sequence), as a pure function.
 
-Belongs here: the definition in plain Python (``Sampler.locate``), the kernels that compute it for many samples at once
-(``Sampler.locate_many``), and its inverse. Does not belong here: which segments there are (``mixture/schedule.py``),
-the skip set (``skips.py``), or reading tokens (``reader.py``).
+Belongs here: the definition in plain Python (``Sampler.locate``), the same for many samples at once by kernels
+(``Sampler.locate_many``, which loads ``kernels.py``: who asks for one sample never waits for Numba), and its inverse.
+Does not belong here: which segments there are (``mixture/schedule.py``), the skip set (``skips.py``), or reading tokens
+(``reader.py``).
 
 Integers only, no state but tables of O(shards). Changing anything here that moves a sample means a new VERSION, and
 checkpoints of another version are refused.
@@ -15,11 +16,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import xxhash
-from numba import njit, uint64
 
 from gristmill.errors import ManifestError
-from gristmill.loader.corput import WORD, below64, reverse64
-from gristmill.loader.permute import MASK, key, key64, permute, permute64, permute_all, unpermute
+from gristmill.loader.corput import WORD
+from gristmill.loader.permute import MASK, key, permute, permute_many, unpermute
 from gristmill.mixture.schedule import Schedule
 
 VERSION = 1
@@ -103,7 +103,7 @@ class Sampler:
         self._part = np.array([[f for _, f in row] for row in split], np.uint64)
         self._base = np.array([g.base for g in segments], np.uint64)
         self._epoch_size = np.array([self.schedule.sequences[name] for name in self.layouts], np.uint64)
-        self._slot_key = uint64(key(self.seed, _SLOT))
+        self._slot_key = np.uint64(key(self.seed, _SLOT))
 
     # The definition, sample by sample.
 
@@ -135,13 +135,15 @@ class Sampler:
 
     def locate_many(self, steps: I64, positions: I64) -> Samples:
         """Samples at (``steps[i]``, ``positions[i]``), int64 arrays; positions must be under their step's batch."""
+        from gristmill.loader.kernels import draw
+
         n = len(steps)
         segment, source = np.empty(n, np.int64), np.empty(n, np.int64)
         epoch, p = np.empty(n, np.int64), np.empty(n, np.int64)
         if n and (int(steps.min()) < 0 or int(steps.max()) >= self.schedule.steps):
             raise IndexError(f"steps {int(steps.min())} to {int(steps.max())}: the run has {self.schedule.steps}")
-        bad = _draw(steps, positions, self._first_step, self._batch, self._layout, self._whole, self._part, self._base,
-                    self._epoch_size, self._slot_key, segment, source, epoch, p)
+        bad = draw(steps, positions, self._first_step, self._batch, self._layout, self._whole, self._part, self._base,
+                   self._epoch_size, self._slot_key, segment, source, epoch, p)
         if bad >= 0:
             raise IndexError(f"step {steps[bad]} has no position {positions[bad]}")
         shard, sequence = np.empty(n, np.int64), np.empty(n, np.int64)
@@ -196,7 +198,7 @@ class Sampler:
     def ring(self, source: int) -> I64:
         """A keyed order of a source's shards that no epoch changes: a skipped shard's successor is the next in it."""
         shards = len(self._tables[0, source].sizes)
-        return permute_all(shards, uint64(key(self.seed, _SHARDS, self._names[source], MASK)))
+        return permute_many(shards, key(self.seed, _SHARDS, self._names[source], MASK))
 
     def sizes(self, layout: str, source: int) -> I64:
         """Sequences of each shard of a source."""
@@ -218,9 +220,16 @@ class _Table:
         self._sums = np.zeros(len(sizes) + 1, np.int64)
         np.cumsum(sizes, out=self._sums[1:])
 
-    def _of(self, epoch: int) -> tuple[I64, I64]:
+    def _of(self, epoch: int, *, once: bool = False) -> tuple[I64, I64]:
+        """(shards in the epoch's order, prefix sums); ``once``: without loading a kernel for it."""
         if not self._fixed and epoch != self._epoch:
-            order = permute_all(len(self.sizes), uint64(key(self._shards_key, epoch)))
+            k = key(self._shards_key, epoch)
+            if once:
+                order = permute_many(len(self.sizes), k)
+            else:
+                from gristmill.loader.kernels import permute_all
+
+                order = permute_all(len(self.sizes), np.uint64(k))
             sums = np.zeros(len(order) + 1, np.int64)
             np.cumsum(self.sizes[order], out=sums[1:])
             self._order, self._sums, self._epoch = order, sums, epoch
@@ -228,7 +237,7 @@ class _Table:
 
     def locate(self, epoch: int, p: int) -> tuple[int, int]:
         """(shard, sequence) of the epoch's ``p``-th sequence: the definition."""
-        order, sums = self._of(epoch)
+        order, sums = self._of(epoch, once=True)
         place = int(np.searchsorted(sums, p, side="right")) - 1
         first = place // GROUP * GROUP
         start, end = int(sums[first]), int(sums[min(first + GROUP, len(order))])
@@ -238,7 +247,7 @@ class _Table:
 
     def position_of(self, epoch: int, shard: int, sequence: int) -> int:
         """The ``p`` of ``locate``."""
-        order, sums = self._of(epoch)
+        order, sums = self._of(epoch, once=True)
         place = int(np.flatnonzero(order == shard)[0])
         first = place // GROUP * GROUP
         start, end = int(sums[first]), int(sums[min(first + GROUP, len(order))])
@@ -248,83 +257,9 @@ class _Table:
     def locate_many(self, epoch: I64, p: I64, rows: I64, first_shard: int, shard: I64, sequence: I64) -> None:
         """Fill ``shard`` (plus ``first_shard``) and ``sequence`` at ``rows``."""
         # An epoch's table serves all its samples; a batch holds one epoch of a large source, or two at a border.
-        draw = uint64(self._sequence_key)
+        from gristmill.loader.kernels import place
+
+        draw = np.uint64(self._sequence_key)
         for at in [-1] if self._fixed else np.unique(epoch[rows]):
             order, sums = self._of(int(at))
-            _place(epoch, p, rows, at, draw, order, sums, first_shard, shard, sequence)
-
-
-@njit(cache=True, nogil=True)
-def _draw(  # type: ignore[no-untyped-def]
-    steps, positions, first_step, batch, layout, whole, part, base, epoch_size, slot_key, segment, source, epoch, p
-):
-    """Rows (step, position) to (segment, source, epoch, p); the first row without such a position, or -1."""
-    sources = base.shape[1]
-    at = 0
-    for i in range(len(steps)):
-        step = steps[i]
-        if not (first_step[at] <= step and (at + 1 == len(first_step) or step < first_step[at + 1])):
-            low = 0
-            high = len(first_step) - 1
-            while low < high:
-                middle = (low + high + 1) // 2
-                if first_step[middle] <= step:
-                    low = middle
-                else:
-                    high = middle - 1
-            at = low
-        if positions[i] < 0 or positions[i] >= batch[at]:
-            return i
-        b = uint64(step - first_step[at])
-        v = reverse64(b)
-        slot = permute64(uint64(positions[i]), uint64(batch[at]), key64(slot_key, uint64(step)))
-        low = 0
-        high = sources - 1
-        while low < high:  # the last source whose slots begin at or before this one
-            middle = (low + high + 1) // 2
-            if whole[at, middle] + (uint64(1) if v < part[at, middle] else uint64(0)) <= slot:
-                low = middle
-            else:
-                high = middle - 1
-        f0 = part[at, low]
-        f1 = part[at, low + 1]
-        under = whole[at, low] + (uint64(1) if v < f0 else uint64(0))
-        before = b * (whole[at, low + 1] - whole[at, low]) + below64(f1, b) - below64(f0, b)
-        rank = base[at, low] + before + slot - under
-        size = epoch_size[layout[at], low]
-        segment[i] = at
-        source[i] = low
-        epoch[i] = rank // size
-        p[i] = rank % size
-    return -1
-
-
-@njit(cache=True, nogil=True)
-def _place(epoch, p, rows, only, sequence_key, order, sums, first_shard, shard, sequence):  # type: ignore[no-untyped-def]
-    """``_Table.locate`` at ``rows`` whose epoch is ``only`` (all of them where that is -1)."""
-    for row in rows:
-        if only >= 0 and epoch[row] != only:
-            continue
-        place = _last_at_most(sums, p[row])
-        first = place // GROUP * GROUP
-        last = min(first + GROUP, len(order))
-        start = sums[first]
-        k = key64(key64(key64(uint64(0), sequence_key), uint64(epoch[row])), uint64(first))
-        drawn = start + np.int64(permute64(uint64(p[row] - start), uint64(sums[last] - start), k))
-        place = _last_at_most(sums, drawn)
-        shard[row] = first_shard + order[place]
-        sequence[row] = drawn - sums[place]
-
-
-@njit(cache=True, nogil=True)
-def _last_at_most(sums, value):  # type: ignore[no-untyped-def]
-    """The last i with sums[i] <= value."""
-    low = 0
-    high = len(sums) - 1
-    while low < high:
-        middle = (low + high + 1) // 2
-        if sums[middle] <= value:
-            low = middle
-        else:
-            high = middle - 1
-    return low
+            place(epoch, p, rows, at, draw, order, sums, first_shard, shard, sequence)

@@ -6,20 +6,22 @@ and the look-ups in the store (``whereabouts.py``).
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from gristmill.errors import ManifestError
 from gristmill.identity import canonical_url, url_hash
-from gristmill.loader.gather import PADDING
 from gristmill.loader.manifest import Manifest, open_manifest
-from gristmill.loader.reader import Reader
-from gristmill.release.standing import read_manifest
 from gristmill.release.whereabouts import Finder, as_id
 from gristmill.store import Store
 from gristmill.tokens import packing
+
+if TYPE_CHECKING:
+    from gristmill.loader.reader import Reader
 
 DOC_COLUMNS = ("ordinal", "doc_id", "record_id", "crawl", "host_bucket", "row", "n_tokens")
 
@@ -55,7 +57,10 @@ class Piece:
 
 
 class Lineage:
-    """A version opened for questions. Opening reads the manifest; a question reads what it names.
+    """A version opened for questions.
+
+    Opening reads the manifest. Asking for a position computes the sample, and reads two objects a document: the shard's
+    ``.docs``, and the row group of provenance at the locator that stands there. No token is read, no kernel loaded.
 
     Args:
         store: where the version and its provenance are.
@@ -63,12 +68,20 @@ class Lineage:
     """
 
     def __init__(self, store: Store, version: str) -> None:
-        body, found = read_manifest(store, version)
-        self.manifest: Manifest = open_manifest(store.root, version, expected_hash=found, options=_options(store))
-        self.reader = Reader(self.manifest)
-        self.finder = Finder(store, body["fingerprints"], body["grid"]["host_buckets"], body["crawls"])
+        self.manifest: Manifest = open_manifest(store.root, version, options=_options(store))
+        made = self.manifest.made_from
+        if len(made) < 3:
+            raise ManifestError(f"version {version} does not say what it was made from: no page can be followed")
+        self.finder = Finder(store, made["fingerprints"], made["grid"]["host_buckets"], made["crawls"])
         self.sampler = self.manifest.sampler
         self.schedule = self.manifest.schedule
+
+    @cached_property
+    def reader(self) -> "Reader":
+        """For the questions that need tokens."""
+        from gristmill.loader.reader import Reader
+
+        return Reader(self.manifest)
 
     def at(self, step: int, position: int, *, rank: int | None = None, world: int = 1) -> list[Piece]:
         """Documents of one sample, in the order in which they stand in it.
@@ -85,28 +98,47 @@ class Lineage:
         located = self.sampler.locate(step, number)
         segment = self.schedule.segments[located.segment]
         flat = self.sampler.first_shard[located.source] + located.shard
-        one = np.array([flat], np.int64)
-        rows = self.reader.read(segment.layout, one, np.array([located.sequence], np.int64), np.uint32)
-        ordinals = self.reader.ordinals(segment.layout, flat, rows.document)
-        docs = self.reader.documents(flat, DOC_COLUMNS).to_pylist()
+        source, row = self.manifest.shard_of(flat)
+        docs = self._docs(flat, DOC_COLUMNS)
+        order, lengths = self._reading_order(flat, segment.layout, docs.column("n_tokens"))
+        mode, seq_len = packing.parse_layout(segment.layout)
+        found = packing.pieces(lengths, seq_len, mode, located.sequence)
+        rows = docs.take(pa.array([int(order[d]) for d, _, _ in found], pa.int64())).to_pylist()
         out = []
         at = 0
-        for ordinal, length, document in zip(
-            ordinals.tolist(), rows.length.tolist(), rows.document.tolist(), strict=True
-        ):
-            if document == PADDING:
-                continue  # it fills the end of a best-fit sequence
-            doc = docs[ordinal]
+        for doc, (_, _, length) in zip(rows, found, strict=True):
             provenance = self.finder.provenance(doc["crawl"], doc["host_bucket"], doc["row"], doc["record_id"])
             out.append(
                 Piece(
-                    step, number, segment.name, self.schedule.sources[located.source], located.epoch,
-                    self.reader.name_of(flat), located.sequence, ordinal, at, length, doc["doc_id"].hex(),
-                    doc["record_id"].hex(), provenance, tuple(self.finder.chain(provenance)),
+                    step, number, segment.name, source, located.epoch, self.manifest.sources[source].hash(row),
+                    located.sequence, doc["ordinal"], at, length, doc["doc_id"].hex(), doc["record_id"].hex(),
+                    provenance, tuple(self.finder.chain(provenance)),
                 )
             )  # fmt: skip
             at += length
         return out
+
+    def _docs(self, flat: int, columns: Sequence[str]) -> pa.Table:
+        try:
+            return self.manifest.documents(flat, columns)
+        except FileNotFoundError as error:
+            source, row = self.manifest.shard_of(flat)
+            path = self.manifest.sources[source].path(row)
+            raise ManifestError(
+                f"{path}.docs is missing: run `gristmill manifest verify {self.manifest.version}`"
+            ) from error
+
+    def _reading_order(self, flat: int, layout: str, n_tokens: pa.ChunkedArray) -> tuple[np.ndarray, np.ndarray]:
+        """(ordinals of a shard's selected documents, tokens of each), as the reader reads them in a layout."""
+        source, row = self.manifest.shard_of(flat)
+        shards = self.manifest.sources[source]
+        lengths = np.asarray(n_tokens, np.int64)
+        mode, _ = packing.parse_layout(layout)
+        chosen = None
+        if int(shards.counts[row, 2]) != len(lengths) or mode == "related":
+            chosen = self.manifest.selection.ordinals(source, shards.hash(row))
+        order = np.arange(len(lengths)) if chosen is None else chosen if mode == "related" else np.sort(chosen)
+        return order, lengths[order]
 
     def whereis(self, what: str, *, world: int = 1, until: int | None = None) -> list[dict[str, Any]]:
         """Every sample that shows a document, or any document of a URL, in order of steps.
@@ -170,7 +202,7 @@ class Lineage:
                     yield {
                         "phase": self.schedule.segments[found.segment].name, "step": found.step,
                         "position": found.position, "rank": found.position % world, "epoch": found.epoch,
-                        "source": source, "shard": self.reader.name_of(flat), "ordinal": ordinal,
+                        "source": source, "shard": self.manifest.sources[source].hash(row), "ordinal": ordinal,
                         "sequence": sequence, "doc_id": doc_id.hex(),
                     }  # fmt: skip
 
@@ -179,17 +211,14 @@ class Lineage:
         if not count:
             return []
         mode, seq_len = packing.parse_layout(layout)
-        lengths = np.asarray(self.reader.documents(flat, ["n_tokens"]).column("n_tokens"), np.int64)
-        source, row = self.reader.shard_of(flat)
-        chosen = self.manifest.selection.ordinals(source, self.manifest.sources[source].hash(row))
-        order = np.arange(len(lengths)) if chosen is None else chosen if mode == "related" else np.sort(chosen)
+        order, lengths = self._reading_order(flat, layout, self._docs(flat, ["n_tokens"]).column("n_tokens"))
         at = int(np.flatnonzero(order == ordinal)[0])
         if mode == "best_fit":
-            bins = packing.best_fit(lengths[order], seq_len)
+            bins = packing.best_fit(lengths, seq_len)
             pieces = np.flatnonzero(bins.doc == at)
             return sorted({int(np.searchsorted(bins.ptr, p, side="right")) - 1 for p in pieces})
-        ends = np.cumsum(lengths[order])
-        first, last = int(ends[at] - lengths[ordinal]), int(ends[at]) - 1
+        ends = np.cumsum(lengths)
+        first, last = int(ends[at] - lengths[at]), int(ends[at]) - 1
         return [s for s in range(first // seq_len, last // seq_len + 1) if s < count]
 
     def spike(
@@ -214,6 +243,8 @@ class Lineage:
         return sorted(rows.values(), key=lambda r: (-r["suspicion"], r["doc_id"]))
 
     def _suspect(self, step: int, position: int, rows: dict[tuple[str, int], dict[str, Any]]) -> None:
+        from gristmill.loader.gather import PADDING
+
         located = self.sampler.locate(step, position)
         segment = self.schedule.segments[located.segment]
         flat = self.sampler.first_shard[located.source] + located.shard

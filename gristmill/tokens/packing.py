@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
 from gristmill.errors import RecipeError
 
@@ -77,108 +76,40 @@ def count(lengths: npt.NDArray[Any], seq_len: int, mode: str) -> int:
     return len(best_fit(values, seq_len).ptr) - 1
 
 
+def pieces(lengths: npt.NDArray[Any], seq_len: int, mode: str, sequence: int) -> list[tuple[int, int, int]]:
+    """What one sequence is made of: (index of the document, its first token there, tokens), in reading order.
+
+    Padding at the end of a best-fit sequence is no piece. Raises IndexError where there is no such sequence.
+    """
+    values = np.asarray(lengths).astype(np.int64)
+    if mode == "best_fit":
+        bins = best_fit(values, seq_len)
+        own = slice(int(bins.ptr[sequence]), int(bins.ptr[sequence + 1]))
+        return list(zip(bins.doc[own].tolist(), bins.start[own].tolist(), bins.length[own].tolist(), strict=True))
+    ends = np.concatenate([[0], np.cumsum(values)])
+    at, stop = sequence * seq_len, (sequence + 1) * seq_len
+    if stop > ends[-1]:
+        raise IndexError(f"documents of {int(ends[-1])} tokens give no sequence {sequence} of {seq_len}")
+    first, last = int(np.searchsorted(ends, at, side="right")) - 1, int(np.searchsorted(ends, stop, side="left"))
+    begin, end = np.maximum(ends[first:last], at), np.minimum(ends[first + 1 : last + 1], stop)
+    found = zip(range(first, last), (begin - ends[first:last]).tolist(), (end - begin).tolist(), strict=True)
+    return [(d, start, n) for d, start, n in found if n > 0]
+
+
 def best_fit(lengths: npt.NDArray[Any], seq_len: int) -> Bins:
     """Pack documents of these ``lengths`` (tokens [d], in reading order) whole wherever they fit.
 
     Every token is in exactly one piece; no sequence holds more than ``seq_len``.
     """
+    from gristmill.tokens.best_fit import place_all  # loads Numba: only who packs so waits for it
+
     window = max(WINDOW_TOKENS, WINDOW_SEQUENCES * seq_len)
     values = np.ascontiguousarray(lengths, np.int64)
-    bins, bin_of, doc, start, length = _best_fit(values, seq_len, window)
+    bins, bin_of, doc, start, length = place_all(values, seq_len, window)
     order = np.argsort(bin_of, kind="stable")
     ptr = np.zeros(bins + 1, np.int64)
     np.cumsum(np.bincount(bin_of, minlength=bins), out=ptr[1:])
     return Bins(ptr, doc[order], start[order], length[order])
-
-
-@njit(cache=True, nogil=True)
-def _best_fit(lengths, seq_len, window):  # type: ignore[no-untyped-def]
-    """(bins, bin of each piece, and the piece's document, start, length), pieces in placing order."""
-    n_pieces = 0
-    for n in lengths:
-        n_pieces += (n + seq_len - 1) // seq_len
-    bin_of = np.empty(n_pieces, np.int64)
-    doc = np.empty(n_pieces, np.int64)
-    start = np.empty(n_pieces, np.int64)
-    length = np.empty(n_pieces, np.int64)
-    size = 1
-    while size < seq_len + 1:
-        size *= 2
-    tree = np.zeros(2 * size, np.int32)  # tree[size + c]: open bins with c tokens left; inner nodes: their sums
-    head = np.full(seq_len + 1, -1, np.int64)  # last opened bin with c tokens left; the others follow by ``below``
-    below = np.empty(n_pieces, np.int64)
-    bins = 0
-    placed = 0
-    first = 0
-    while first < len(lengths):
-        last = first
-        tokens = 0
-        while last < len(lengths) and tokens < window:
-            tokens += lengths[last]
-            last += 1
-        rest = np.zeros(last - first, np.int64)
-        for d in range(first, last):
-            full = lengths[d] // seq_len
-            for k in range(full):
-                bin_of[placed] = bins
-                doc[placed] = d
-                start[placed] = k * seq_len
-                length[placed] = seq_len
-                placed += 1
-                bins += 1
-            rest[d - first] = lengths[d] - full * seq_len
-        opened = bins
-        for i in np.argsort(-rest, kind="mergesort"):
-            need = rest[i]
-            if need == 0:
-                break
-            left = _smallest_at_least(tree, size, need)
-            if left < 0:
-                target = bins
-                bins += 1
-                left = seq_len
-            else:
-                target = head[left]
-                head[left] = below[target]
-                _add(tree, size, left, -1)
-            bin_of[placed] = target
-            doc[placed] = first + i
-            start[placed] = lengths[first + i] - need
-            length[placed] = need
-            placed += 1
-            left -= need
-            below[target] = head[left]
-            head[left] = target
-            _add(tree, size, left, 1)
-        if bins > opened:
-            tree[:] = 0
-            head[:] = -1
-        first = last
-    return bins, bin_of, doc, start, length
-
-
-@njit(cache=True, nogil=True)
-def _add(tree, size, leaf, by):  # type: ignore[no-untyped-def]
-    node = size + leaf
-    while node >= 1:
-        tree[node] += by
-        node //= 2
-
-
-@njit(cache=True, nogil=True)
-def _smallest_at_least(tree, size, need):  # type: ignore[no-untyped-def]
-    """The smallest capacity >= ``need`` some open bin has left, or -1."""
-    node = size + need
-    if tree[node] > 0:
-        return need
-    while node > 1:
-        if node % 2 == 0 and tree[node + 1] > 0:
-            node += 1
-            while node < size:
-                node = 2 * node if tree[2 * node] > 0 else 2 * node + 1
-            return node - size
-        node //= 2
-    return -1
 
 
 def best_fit_reference(lengths: list[int], seq_len: int) -> list[list[tuple[int, int, int]]]:

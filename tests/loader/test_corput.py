@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gristmill.loader.corput import WORD, below, below64, below_reference, reverse, reverse64
+from gristmill.loader.corput import WORD, below, below_reference, reverse
+from gristmill.loader.kernels import below64, reverse64
 
 WORDS = st.integers(0, WORD - 1)
 

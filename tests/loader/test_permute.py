@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from numba import uint64
 from scipy import stats
 
-from gristmill.loader.permute import MASK, key, key64, mix, mix64, permute, permute64, permute_all, unpermute
+from gristmill.loader.kernels import key64, mix64, permute64, permute_all
+from gristmill.loader.permute import MASK, key, mix, permute, permute_many, unpermute
 
 
 def test_every_small_size_is_a_bijection_with_its_inverse():
@@ -19,6 +20,7 @@ def test_every_small_size_is_a_bijection_with_its_inverse():
             assert sorted(image) == list(range(n))
             assert [unpermute(y, n, k) for y in image] == list(range(n))
             assert permute_all(n, uint64(k)).tolist() == image
+            assert permute_many(n, k).tolist() == image
 
 
 @settings(deadline=None)

@@ -1,3 +1,6 @@
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -52,6 +55,33 @@ def test_a_position_leads_to_the_text_that_stood_there(built):
                 joined = ",".join(map(str, own))
                 assert ",".join(map(str, part)) in joined
     assert seen == {"main", "fit", "long"}
+
+
+def test_a_question_reads_two_objects_a_document(built, monkeypatch):
+    line = Lineage(built.store, "v1")
+    line.manifest.selection.ordinals("hi", line.manifest.sources["hi"].hash(0))  # the sidecar is opened once
+    reads = []
+    place, store = type(line.manifest.place), type(built.store)
+    opened, looked = place.open, store.open_file
+    monkeypatch.setattr(place, "open", lambda self, path: reads.append(path) or opened(self, path))
+    monkeypatch.setattr(store, "open_file", lambda self, key, ref: reads.append(key.asset) or looked(self, key, ref))
+    pieces = line.at(3, 0)
+    assert [r.rpartition(".")[2] for r in reads] == ["docs"] + ["provenance"] * len(pieces)
+
+
+def test_a_person_gets_an_answer_in_under_a_second_of_work(built):
+    """As typed, in a process of its own: neither Numba nor Polars is loaded for it."""
+    code = (
+        "import sys, resource; from gristmill.release.lineage import lineage; from gristmill.store import Store;"
+        "print(lineage(Store(sys.argv[1]), 'v1', 3, 0)[0].provenance['url']);"
+        "own = resource.getrusage(resource.RUSAGE_SELF); print(own.ru_utime + own.ru_stime);"
+        "print(sorted({'numba', 'polars', 'dagster'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code, built.store.root], capture_output=True, text=True, check=True)
+    url, seconds, loaded = done.stdout.splitlines()
+    assert url.startswith("https://")
+    assert float(seconds) < 1
+    assert loaded == "[]"
 
 
 def test_the_way_back_finds_exactly_the_samples_that_show_a_document(built):

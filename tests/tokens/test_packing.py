@@ -86,3 +86,18 @@ def test_related_documents_adjoin():
     assert packing.related_order(container).tolist() == [1, 3, 0, 2, 5, 4]
     sketch = np.array([[5, 1], [4, 4], [2, 2], [4, 3], [0, 0], [5, 0]], np.uint32)
     assert packing.related_order(container, sketch).tolist() == [3, 1, 2, 5, 0, 4]
+
+
+@given(st.lists(st.integers(1, 30), min_size=1, max_size=40), st.integers(1, 17), st.sampled_from(packing.MODES))
+def test_the_pieces_of_a_sequence_are_what_the_packing_says(lengths, seq_len, mode):
+    n = packing.count(np.array(lengths), seq_len, mode)
+    found = [packing.pieces(np.array(lengths), seq_len, mode, i) for i in range(n)]
+    if mode == "best_fit":
+        assert found == packing.best_fit_reference(lengths, seq_len)
+    else:
+        flat = [(d, t) for d, length in enumerate(lengths) for t in range(length)]
+        assert [[(d, s + j) for d, s, m in own for j in range(m)] for own in found] == [
+            flat[i * seq_len : (i + 1) * seq_len] for i in range(n)
+        ]
+        with pytest.raises(IndexError):
+            packing.pieces(np.array(lengths), seq_len, mode, n)
