@@ -140,9 +140,11 @@ class ScorerParams(Params):
     """One more scorer of the ensemble."""
 
     name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")  # names its columns
-    kind: Literal["fasttext", "ngram"] = "fasttext"  # ngram: an ARPA model of quality/perplexity.py, lower is better
+    # ngram: an ARPA model of quality/perplexity.py; encoder: heads of quality/heads.py on a sentence encoder's vectors
+    kind: Literal["fasttext", "ngram", "encoder"] = "fasttext"
     model: ModelRef
-    label: str = "__label__hq"  # fastText: the label whose probability is the score
+    label: str = "__label__hq"  # fastText's label, or the encoder's head, whose probability is the score
+    embedder: EmbedderParams = EmbedderParams(max_tokens=512)  # encoder; those that name the same share one pass
     languages: tuple[str, ...] = ()  # ISO 639-3; empty: every language
 
 
@@ -153,6 +155,20 @@ class QualityParams(Params):
     scorers: tuple[ScorerParams, ...] = ()  # further members of the ensemble
     quantiles: ModelRef | None = None  # frozen reference quantiles; without them scores have no percentile
     first_chars: int = 2000  # a fastText model of 2-grams gains nothing beyond; 2.2 x faster than whole texts
+
+
+class SemanticParams(Params):
+    """Semantic duplicates, by embeddings. Off for every tier that is not named; the web's is not."""
+
+    tiers: tuple[str, ...] = ("synthetic",)
+    embedder: EmbedderParams = EmbedderParams()
+    epsilon: float = Field(0.05, gt=0, lt=1)  # goes at cosine 1 - epsilon; choose it by `audit pairs --semantic`
+    docs_per_cluster: int = Field(1_000, ge=1)  # decides the number of clusters
+    cluster_cap: int = Field(4_000, ge=2)  # over this a second k-means; the search in a cluster is quadratic
+    sample: int = Field(200_000, ge=1)  # documents that centroids are trained on
+    iterations: int = Field(20, ge=1)
+    kmeans: Literal["torch", "cuml"] = "torch"
+    seed: int = Field(1, ge=0)
 
 
 class WordListParams(Params):
@@ -250,6 +266,7 @@ class PipelineParams(Params):
     clusters: ClusterParams = ClusterParams()
     band_index: BandIndexParams = BandIndexParams()
     quality: QualityParams = QualityParams()
+    semantic: SemanticParams = SemanticParams()
     safety: SafetyParams = SafetyParams()
     decontaminate: DecontaminateParams = DecontaminateParams()
     tokenize: TokenizeParams = TokenizeParams()

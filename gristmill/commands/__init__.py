@@ -3,6 +3,6 @@
 Belongs here: one registering function a command. Each imports what it needs only when it is called.
 """
 
-from gristmill.commands import dataset, explore, follow, project
+from gristmill.commands import dataset, explore, follow, project, quality
 
-COMMANDS = [*project.COMMANDS, *explore.COMMANDS, *dataset.COMMANDS, *follow.COMMANDS]
+COMMANDS = [*project.COMMANDS, *explore.COMMANDS, *dataset.COMMANDS, *follow.COMMANDS, *quality.COMMANDS]

@@ -52,6 +52,22 @@ EDUCATIONAL = Rubric("educational", "eng", (  # in the manner of FineWeb-Edu's a
 ))
 
 
+def read_rubric(path: Path) -> Rubric:
+    """A rubric of a person's own: JSON with name, lang and points.
+
+    Raises:
+        AnnotationError: it is not one.
+    """
+    try:
+        data = json.loads(path.read_text("utf-8"))
+        rubric = Rubric(str(data["name"]), str(data["lang"]), tuple(map(str, data["points"])))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise AnnotationError(f"{path} is no rubric (JSON with name, lang, points): {error}") from error
+    if len(rubric.points) != MAX_SCORE:
+        raise AnnotationError(f"{path}: the scale is 0 to {MAX_SCORE}, and {len(rubric.points)} points are named")
+    return rubric
+
+
 @dataclass(frozen=True)
 class Label:
     """One labeller's answer about one text; ``score`` is None when the answer holds none."""

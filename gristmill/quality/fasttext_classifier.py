@@ -39,6 +39,7 @@ class Training:
     min_count: int = 1
     first_chars: int = 2000
     seed: int = 1
+    pack: bool = False  # product quantisation of what it has learnt: a tenth of the bytes and less, for some accuracy
 
 
 DEMO = Training(dim=16, buckets=50_000, epochs=25, rate=0.5)
@@ -145,9 +146,12 @@ class Classifier:
         return out
 
 
-def evaluate(classifier: Classifier, good: Sequence[str], bad: Sequence[str], threshold: float = 0.5) -> Evaluation:
-    """Score held-out texts. Texts without words count as bad."""
-    high, low = (np.nan_to_num(classifier.score(list(t)), nan=0.0) for t in (good, bad))
+def evaluation(high: np.ndarray, low: np.ndarray, threshold: float = 0.5) -> Evaluation:
+    """From the scores of held-out good and bad texts.
+
+    Raises:
+        ModelError: one side has none.
+    """
     if not len(high) or not len(low):
         raise ModelError("evaluation needs held-out texts on both sides")
     kept, leaked = int((high >= threshold).sum()), int((low >= threshold).sum())
@@ -160,14 +164,23 @@ def evaluate(classifier: Classifier, good: Sequence[str], bad: Sequence[str], th
     )
 
 
+def evaluate(classifier: Classifier, good: Sequence[str], bad: Sequence[str], threshold: float = 0.5) -> Evaluation:
+    """Score held-out texts. Texts without words count as bad."""
+    high, low = (np.nan_to_num(classifier.score(list(t)), nan=0.0) for t in (good, bad))
+    return evaluation(high, low, threshold)
+
+
 def _main(source: str, model: str, parameters: str) -> None:
     import fasttext
 
     training = Training(**json.loads(parameters))
-    fasttext.train_supervised(
+    model_ = fasttext.train_supervised(
         input=source, dim=training.dim, bucket=training.buckets, wordNgrams=training.word_ngrams, epoch=training.epochs,
         lr=training.rate, minCount=training.min_count, seed=training.seed, thread=1, verbose=0,
-    ).save_model(model)
+    )
+    if training.pack:
+        model_.quantize(thread=1)
+    model_.save_model(model)
 
 
 if __name__ == "__main__":

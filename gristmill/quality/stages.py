@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from gristmill import models
 from gristmill.deduplicate.documents import documents, with_language
-from gristmill.params import QualityParams
+from gristmill.params import EmbedderParams, QualityParams, ScorerParams
 from gristmill.partition import Partition
 from gristmill.quality import ensemble, quantiles, rules
 from gristmill.quality import heuristics as measures
@@ -41,6 +41,8 @@ def quality(part: Partition) -> None:
     docs = with_language(part, documents(part, after="near"))
     langs = np.array([lang or "und" for lang in docs["lang"].to_pylist()], object)
     scores = _scores(part, params, docs, langs)
+    encoded, facts = _encoded(part, params, docs, langs)
+    scores |= encoded
     frozen = quantiles.read(models.resolve(params.quantiles, _cache(part))) if params.quantiles else Reference({})
     combined = ensemble.combine(scores, langs, frozen)
     columns = {
@@ -51,7 +53,7 @@ def quality(part: Partition) -> None:
         columns[f"score_{name}"] = _floats(values)
         columns[f"percentile_{name}"] = _floats(combined.members[name])
     _write(part, docs, pa.table(columns), extra=True)
-    _report(part, docs, scorers=sorted(scores), drift={
+    _report(part, docs, scorers=sorted(scores), **facts, drift={
         # a crawl's own quantiles measure drift only; percentiles never use them
         name: [round(float(q), 4) for q in np.quantile(v[~np.isnan(v)], (0.1, 0.5, 0.9))]
         for name, v in sorted(scores.items()) if (~np.isnan(v)).any()
@@ -65,6 +67,8 @@ def _scores(part: Partition, params: QualityParams, docs: pa.Table, langs: np.nd
         path = models.resolve(params.classifier, _cache(part))
         scorers.append(("classifier", Classifier(path, first_chars=params.first_chars), ()))
     for spec in params.scorers:
+        if spec.kind == "encoder":
+            continue
         path = models.resolve(spec.model, _cache(part))
         scorer = (Classifier(path, spec.label, params.first_chars) if spec.kind == "fasttext"
                   else LanguageModel.read(path))
@@ -79,6 +83,33 @@ def _scores(part: Partition, params: QualityParams, docs: pa.Table, langs: np.nd
             out[name][start : start + BATCH] = values
         part.progress(min(start + BATCH, docs.num_rows), min(start + BATCH, docs.num_rows))
     return out
+
+
+def _encoded(part: Partition, params: QualityParams, docs: pa.Table,
+             langs: np.ndarray) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+    """Every encoder scorer's values, one pass an embedder whatever the number of heads; and what the passes did."""
+    wanted: dict[EmbedderParams, list[ScorerParams]] = {}
+    for spec in params.scorers:
+        if spec.kind == "encoder":
+            wanted.setdefault(spec.embedder, []).append(spec)
+    if not wanted or not docs.num_rows:
+        return {spec.name: np.full(docs.num_rows, np.nan) for specs in wanted.values() for spec in specs}, {}
+    from gristmill.embed.engines import chosen_device
+    from gristmill.quality import encoder
+
+    out: dict[str, np.ndarray] = {}
+    passes, tokens, padded = [], 0, 0
+    for embedder, specs in wanted.items():
+        found, has_text, stats = encoder.vectors(docs["text"], embedder, _cache(part), chosen_device())
+        for spec in specs:
+            path = models.resolve(spec.model, _cache(part))
+            values = encoder.scores(path, [spec.label], found, has_text, embedder)[spec.label]
+            if spec.languages:
+                values = np.where(np.isin(langs, spec.languages), values, np.nan)
+            out[spec.name] = values
+        passes.append({"embedder": embedder.model.name, "heads": [s.name for s in specs], **stats.facts()})
+        tokens, padded = tokens + stats.tokens, padded + stats.padded
+    return out, {"encoder": passes, "padding_waste": round(1 - tokens / padded, 4) if padded else 0.0}
 
 
 def _floats(values: np.ndarray) -> pa.Array:

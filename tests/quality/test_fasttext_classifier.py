@@ -71,3 +71,11 @@ def test_errors_say_what_is_wrong(tmp_path):
 def test_a_missing_label_is_an_error(model):
     with pytest.raises(ModelError, match="__label__other"):
         ft.Classifier(model, "__label__other")
+
+
+def test_packing_is_as_deterministic_as_training(tmp_path):
+    how = ft.Training(dim=8, buckets=1000, epochs=5, rate=0.5, pack=True)
+    for name in "ab":
+        ft.train(texts(GOOD, 60, 1), texts(BAD, 60, 2), tmp_path / name, how)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+    assert ft.evaluate(ft.Classifier(tmp_path / "a"), texts(GOOD, 40, 3), texts(BAD, 40, 4)).auc > 0.95
