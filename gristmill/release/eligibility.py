@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from gristmill import shuffle
-from gristmill.acquire import robots
+from gristmill.acquire import robots, robots_sweep
 from gristmill.release import tombstones
 from gristmill.release.policy import NUMBER, Judge, Policy, licences
 from gristmill.schemas import ID
@@ -73,7 +73,8 @@ class Place:
     Attributes:
         ordinal: of the crawl.
         records: the partition.
-        robots: partitions of any crawl with robots.txt files of the bucket's hosts (role "robots" of unique_records).
+        robots: partitions of any crawl with robots.txt files of the bucket's hosts (role "robots" of unique_records);
+            what nightly sweeps found is read beside them.
     """
 
     ordinal: int
@@ -131,7 +132,9 @@ def records_step(task: Task) -> None:
     ordinal = task.place.ordinal
     table = task.store.read(task.place.records)
     rules = [task.store.read(k, role="robots") for k in task.place.robots]
-    registry = robots.from_table(pa.concat_tables(rules)) if rules else None
+    if task.place.records.bucket is not None:
+        rules.append(robots_sweep.versions(task.store, task.place.records.bucket))
+    registry = robots.from_table(pa.concat_tables(rules)) if any(t.num_rows for t in rules) else None
     n = table.num_rows
     place = np.full(n, task.number, np.int32)
     first = table.column("first").to_numpy(zero_copy_only=False).astype(bool)

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from gristmill.acquire import robots_sweep
 from gristmill.errors import ManifestError, RecipeError
 from gristmill.fingerprint import canonical_json, digest
 from gristmill.funnel import BY_NAME, Plan
@@ -30,7 +31,7 @@ from gristmill.release import policy as policies
 from gristmill.release import selection, tombstones
 from gristmill.release.examine import Examined, Progress, examine, in_order, realised, resolve, robots_partitions
 from gristmill.release.policy import Policy
-from gristmill.release.standing import FORMAT, KIND, read_manifest, register
+from gristmill.release.standing import FORMAT, KIND, excluded_path, read_manifest, register
 from gristmill.store import Key, Store
 from gristmill.tokens import packing
 
@@ -143,6 +144,10 @@ def build_manifest(
             store.blobs.put(f"{base}/statistics.json", stats)
             store.blobs.put(f"{base}/{TO_TOKENISE}", wanting)
             store.blobs.put_file(f"{base}/selection.parquet", sidecar)
+            places = [(c, b) for c in examined.crawls for b in range(plan.buckets)]
+            for number, (crawl, bucket) in enumerate(places):
+                file = selection.excluded_file(folder, number)
+                store.blobs.put_file(excluded_path(version, crawl, bucket), file)
             register(store, version)
             store.blobs.put(path, data)  # last: this is the commit
     built = Built(version, hashlib.sha256(data).hexdigest(), path, manifest, examined, new)
@@ -184,8 +189,8 @@ def _made_from(
 def _robots(store: Store, plan: Plan) -> list[list[str]]:
     """Hashes of the robots.txt files that a build reads, by bucket: state that it consumed."""
     return [
-        [f.sha256 for key in keys for f in store.require(key).role("robots")]
-        for _, keys in sorted(robots_partitions(store, plan).items())
+        [*(f.sha256 for key in keys for f in store.require(key).role("robots")), *robots_sweep.consumed(store, bucket)]
+        for bucket, keys in sorted(robots_partitions(store, plan).items())
     ]
 
 
