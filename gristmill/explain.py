@@ -13,6 +13,7 @@ from gristmill.funnel import Plan
 from gristmill.identity import canonical_url, url_hash
 from gristmill.params import PipelineParams, SiteConfig
 from gristmill.registry import Registry
+from gristmill.release.left_out import left_out
 from gristmill.release.standing import read_manifest, registered
 from gristmill.release.whereabouts import Finder, as_id
 from gristmill.store import Key, Store
@@ -33,6 +34,7 @@ class Found:
         steps: what each stage said, in order: (stage, sentence).
         shard, ordinal, stratum: where it went.
         versions: what manifests say of it: version -> sources that select it.
+        rule: the policy rule by which the version asked about leaves it out; None where no source selects it.
     """
 
     crawl: str
@@ -51,6 +53,7 @@ class Found:
     ordinal: int | None = None
     stratum: str | None = None
     versions: dict[str, list[str]] = field(default_factory=dict)
+    rule: str | None = None
 
     def stop(self, stage: str, reason: str, detail: str, **facts: Any) -> "Found":
         """Note where it ended."""
@@ -61,7 +64,9 @@ class Found:
         return self
 
 
-def explain(store: Store, plan: Plan, site: SiteConfig, what: str, crawl: str | None = None) -> list[Found]:
+def explain(
+    store: Store, plan: Plan, site: SiteConfig, what: str, crawl: str | None = None, version: str | None = None
+) -> list[Found]:
     """What became of a URL (every fetch of it) or an id, in every crawl or in one.
 
     Args:
@@ -69,12 +74,13 @@ def explain(store: Store, plan: Plan, site: SiteConfig, what: str, crawl: str | 
         site: kept for callers that have one; nothing outside the store is read.
         what: a URL, or a doc_id or record_id in hex.
         crawl: only this one.
+        version: the dataset version whose reason for leaving it out is wanted; the newest that stands by default.
 
     Returns:
         one entry a fetch, in order of crawls and fetch times; empty where nothing is known of it.
 
     Raises:
-        ManifestError: it is neither a URL nor an id.
+        ManifestError: it is neither a URL nor an id, or there is no such version.
         LandingError: no such crawl.
         MissingPartitionError: nothing is found, and a crawl has not been taken in by today's parameters.
     """
@@ -83,6 +89,8 @@ def explain(store: Store, plan: Plan, site: SiteConfig, what: str, crawl: str | 
     if crawl is not None:
         registry.ordinal(crawl)  # raises, with what there is
         crawls = [crawl]
+    if version is not None:
+        read_manifest(store, version)  # raises, with what there is
     finder = Finder(store, plan.fingerprints, plan.buckets, registry.crawls())
     out: list[Found] = []
     for name in crawls:
@@ -96,6 +104,11 @@ def explain(store: Store, plan: Plan, site: SiteConfig, what: str, crawl: str | 
             found.versions = _versions(store, found)
             told = "; ".join(f"{v}: {', '.join(s) or 'not selected'}" for v, s in found.versions.items())
             found.steps.append(("manifest", told or "no version has been built"))
+            chosen = version or next(reversed(found.versions), None)
+            if chosen is not None and not found.versions.get(chosen):
+                doc_id = bytes.fromhex(str(found.doc_id))
+                found.rule, said = left_out(store, finder, chosen, found.crawl, found.bucket, doc_id)
+                found.steps.append((f"manifest {chosen}", said))
     return out
 
 

@@ -5,6 +5,7 @@ from gristmill.errors import LandingError, ManifestError
 from gristmill.explain import explain, render
 from gristmill.mixture import recipe as recipes
 from gristmill.release.manifest import build_manifest
+from gristmill.release.policy import Policy
 from tests.release.world import Doc, World, many, some_text
 
 TEXT = some_text(1)
@@ -17,6 +18,11 @@ DOCS = [
     Doc("https://floor.org/1", some_text(5), percentile=0.01),
     Doc("https://leak.org/1", some_text(6), benchmark="gsm8k"),
 ]
+
+RECIPE = {
+    "sources": {"hi": {"where": "ensemble_percentile >= 0.6", "max_epochs": 9}},
+    "phases": [{"name": "p", "tokens": 3000, "seq_len": 64, "samples_per_step": 2, "weights": {"hi": 1}}],
+}
 
 
 @pytest.fixture(scope="module")
@@ -79,13 +85,7 @@ def world(tmp_path_factory) -> World:
         world._put("raw_warc", "A", bucket, schemas.RAW_INDEX, raw)
     world.run("A")
     world.report("A")
-    recipe = recipes.parse(
-        {
-            "sources": {"hi": {"where": "ensemble_percentile >= 0.6", "max_epochs": 9}},
-            "phases": [{"name": "p", "tokens": 3000, "seq_len": 64, "samples_per_step": 2, "weights": {"hi": 1}}],
-        }
-    )
-    build_manifest(world.store, world.plan, world.site, recipe, "v1")
+    build_manifest(world.store, world.plan, world.site, recipes.parse(RECIPE), "v1")
     return world
 
 
@@ -143,6 +143,23 @@ def test_a_leak_is_in_a_shard_but_in_no_version(world):
     found = one(world, "https://leak.org/1")
     assert found.versions == {"v1": []}
     assert any("gsm8k" in said for _, said in found.steps)
+
+
+def test_the_rule_that_kept_it_out_of_a_version_is_named(world):
+    found = one(world, "https://leak.org/1")
+    assert found.rule == "contamination"
+    assert found.steps[-1] == ("manifest v1", "excluded by contamination (holds items of gsm8k)")
+    low = next(d for d in world.docs["A"] if d.percentile is not None and 0.1 < d.percentile < 0.5 and not d.benchmark)
+    found = one(world, low.url)
+    assert found.rule is None
+    said = found.steps[-1][1]
+    assert said.startswith("source hi wants ensemble_percentile >= 0.6; here ensemble_percentile = 0.")
+    args = (world.store, world.plan, world.site, recipes.parse(RECIPE))
+    build_manifest(*args, "bare", policy=Policy(contamination=False))
+    assert explain(world.store, world.plan, world.site, "https://leak.org/1")[0].rule is None
+    assert explain(world.store, world.plan, world.site, "https://leak.org/1", version="v1")[0].rule == "contamination"
+    with pytest.raises(ManifestError, match="no version 'v9'"):
+        explain(world.store, world.plan, world.site, "https://leak.org/1", version="v9")
 
 
 def test_the_unknown(world):

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from gristmill import shuffle
 from gristmill.mixture.predicates import Predicate
 from gristmill.mixture.recipe import Part, Recipe, parts_of
 from gristmill.release import eligibility
@@ -47,6 +48,8 @@ MERGED = pa.schema(
         ("sequences", pa.list_(pa.int64())),
     ]
 )
+# What a version leaves out of a catalogue partition, and by which rule: what `explain` answers with.
+EXCLUDED = pa.schema([("doc_id", ID), ("rule", pa.string())])
 ELECTED = pa.schema(
     [
         ("instead_of", ID),
@@ -110,6 +113,11 @@ class _Plan:
             self.columns = sorted({*self.columns, self.score})
 
 
+def excluded_file(scratch: str, number: int) -> Path:
+    """EXCLUDED of one catalogue partition, after ``run``."""
+    return Path(scratch) / "excluded_documents" / f"{number:06d}.parquet"
+
+
 def check_predicates(recipe: Recipe, policy: Policy, schema: pa.Schema) -> None:
     """Raise RecipeError for a predicate that the catalogue cannot answer."""
     _Plan(recipe, policy, schema)
@@ -150,6 +158,15 @@ def map_step(task: Task) -> dict[str, Any]:
     heads = np.array([int(h[:8], 16) for h in pick.column("shard").to_pylist()], np.uint64) << np.uint64(32)
     numbers = ((heads >> np.uint64(32)) * np.uint64(task.ranges) >> np.uint64(32)).astype(np.int64)
     eligibility.write_cut(Path(task.scratch) / "picks", task.number, pick, numbers, task.ranges)
+    out = np.flatnonzero(in_shard & (rules != 0))
+    excluded = pa.table(
+        {
+            "doc_id": table.column("doc_id").take(pa.array(out)),
+            "rule": pa.DictionaryArray.from_arrays(rules[out].astype(np.int8), pa.array(RULES)).cast(pa.string()),
+        },
+        schema=EXCLUDED,
+    )
+    pq.write_table(shuffle.sort_by(excluded, "doc_id"), excluded_file(task.scratch, task.number), compression="zstd")
     counts["elected"] = _elected(task, table, rules, where, in_shard)
     ids = table.column("doc_id").take(pa.array(np.flatnonzero(stands & in_shard)))
     counts["elected_in_shard"] = [i.hex() for i in ids.to_pylist()]
@@ -358,7 +375,7 @@ def run(
     Returns:
         the counts of every partition, in order of places.
     """
-    for folder in ("picks", "merged"):
+    for folder in ("picks", "merged", "excluded_documents"):
         (Path(task.scratch) / folder).mkdir(parents=True, exist_ok=True)
     pool = workers if workers > 1 else 0
     counts: list[dict[str, Any]] = [{}] * len(places)

@@ -49,6 +49,11 @@ def shard_paths(manifest: Mapping[str, Any]) -> dict[str, str]:
     return {s["hash"]: s["path"] for source in manifest["sources"].values() for s in source["shards"]}
 
 
+def excluded_path(version: str, crawl: str, bucket: int) -> str:
+    """Where a version says which documents of a catalogue partition it leaves out, by which rule: doc_id, rule."""
+    return f"manifests/{version}/excluded/crawl={crawl}/host_bucket={bucket:04d}.parquet"
+
+
 def register(store: Store, version: str) -> None:
     """Give a version its place in the order of versions, once: what ``retain`` counts by."""
     while True:
