@@ -13,14 +13,14 @@ PICTURE = Path(__file__).with_name("architecture.svg")
 
 # (columns of groups, left to right): what reads from left to right is the way of a page.
 COLUMNS: tuple[tuple[str, ...], ...] = (
-    ("acquire",), ("extract",), ("deduplicate",), ("quality", "safety", "decontaminate"), ("tokens",),
+    ("acquire",), ("extract",), ("deduplicate",), ("quality", "semantic", "safety", "decontaminate"), ("tokens",),
     ("release", "observe"),
 )
 BY = {"bucket": "host bucket", "range": "range of a hash", "slice": "slice of the listing", "crawl": "crawl",
       "site": "site"}
 COLOUR = {"acquire": "#1f6f8b", "extract": "#2e7d5b", "deduplicate": "#7a5195", "quality": "#b5651d",
-          "safety": "#b5651d", "decontaminate": "#b5651d", "tokens": "#33658a", "release": "#8c2f39",
-          "observe": "#555555"}
+          "semantic": "#7a5195", "safety": "#b5651d", "decontaminate": "#b5651d", "tokens": "#33658a",
+          "release": "#8c2f39", "observe": "#555555"}
 
 WIDTH, LEFT, TOP = 184, 16, 118  # of a column; margins, in pixels
 GAP, ROW, HEAD = 26, 30, 24

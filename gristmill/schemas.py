@@ -344,6 +344,28 @@ QUALITY = _schema(
     ensemble_percentile=(_SHARE, "in [0, 1], of ensemble_max among frozen reference quantiles"),
 )
 
+# Role "data" beside role "vectors" (raw little-endian float32, n x dim, same row order). Only documents of the tiers of
+# params.semantic have a row.
+EMBEDDINGS = _schema(
+    crawl=_CRAWL,
+    doc_id=_DOC,
+    record_id=_RECORD,
+    fetch_ts=(TS, "part of the order"),
+    source_tier=(pa.string(), "tier"),
+)
+
+# Partition = range of clusters; role "by_bucket" is what documents and the catalogue read. Sorted by doc_id.
+SEMANTIC = _schema(
+    crawl=_CRAWL,
+    doc_id=_DOC,
+    host_bucket=(pa.uint16(), "bucket of the record"),
+    source_tier=(pa.string(), "tier"),
+    cluster=(pa.int32(), "of the k-means"),
+    nearest=(ID, "the better document, itself kept, that it is most like; null for the best of a cluster"),
+    cosine=(pa.float32(), "with it"),
+    removed=(pa.bool_(), "a semantic duplicate of it: not tokenised"),
+)
+
 CONTAMINATION = _schema(
     crawl=_CRAWL,
     doc_id=_DOC,
@@ -499,7 +521,9 @@ CATALOGUE = _schema(
     matched_crawl=(pa.string(), "earlier crawl with a near-verbatim copy"),
     matched_doc_id=(ID, "that copy"),
     matched_bands=(pa.uint8(), "band votes"),
-    survives=(pa.bool_(), "scored and offered to the tokenizer"),
+    survives=(pa.bool_(), "offered to the tokenizer"),
+    semantic_of=(ID, "the better document of like meaning; null when kept, or never compared"),
+    semantic_cosine=(pa.float32(), "with it, or with the kept one most like it"),
     lines_removed=(pa.int32(), "boilerplate lines taken out"),
     bytes_after=(pa.int64(), "bytes left after that"),
     shard=(pa.string(), "content hash; null where the document is in none"),

@@ -1,4 +1,4 @@
-"""Commands that look: where a document stopped, what is stale, how a choice of bands behaves.
+"""Commands that look: where a document stopped, what stages kept, how a choice of bands behaves.
 
 Belongs here: arguments and printing. Does not belong here: anything that changes a store.
 """
@@ -15,13 +15,16 @@ def _explain(commands: Any) -> None:
     parser = commands.add_parser("explain", help="where a page or document stopped, and why")
     parser.add_argument("what", metavar="URL_OR_ID", help="a URL, or a doc_id or record_id in hex")
     parser.add_argument("--crawl", help="only in this crawl")
+    parser.add_argument("--manifest", dest="version", metavar="VERSION",
+                        help="why this version leaves it out (default: the newest)")
     add_pipeline(parser)
 
     def call(args: argparse.Namespace) -> int:
         from gristmill.explain import explain, render
 
         place = pipeline_of(args)
-        found = explain(place.store, place.plan, place.site, args.what, crawl=args.crawl)
+        found = explain(place.store, place.plan, place.site, args.what, crawl=args.crawl,
+                        version=args.version)
         print(f"{args.what}: {render(found)}" if not found else render(found))
         return 0 if found else 1
 
@@ -48,33 +51,6 @@ def _yields(commands: Any) -> None:
     parser.set_defaults(call=call)
 
 
-def _plan(commands: Any) -> None:
-    parser = commands.add_parser("plan", help="what is not current: stage, partitions")
-    parser.add_argument("action", choices=["stale"])
-    parser.add_argument("--crawl", help="default: every crawl")
-    add_pipeline(parser)
-
-    def call(args: argparse.Namespace) -> int:
-        from gristmill.plan.stale import survey
-        from gristmill.registry import Registry
-
-        place = pipeline_of(args)
-        registry = Registry(place.store)
-        if args.crawl:
-            registry.ordinal(args.crawl)
-        stale = 0
-        for crawl in [args.crawl] if args.crawl else registry.crawls():
-            for state in survey(place.store, place.plan, place.site, crawl):
-                if state.wanting:
-                    stale += len(state.wanting)
-                    buckets = "" if state.wanting == (-1,) else " buckets " + ", ".join(map(str, state.wanting))
-                    print(f"{crawl}  {state.stage:<20} {len(state.wanting)} to make{buckets}")
-        print(f"{stale} partitions are not current" if stale else "everything is current")
-        return 0
-
-    parser.set_defaults(call=call)
-
-
 def _scurve(commands: Any) -> None:
     parser = commands.add_parser("scurve", help="the S-curve of a choice of bands and rows")
     parser.add_argument("--bands", type=int, default=14)
@@ -96,7 +72,8 @@ def _audit(commands: Any) -> None:
     parser.add_argument("what", choices=["pairs"])
     parser.add_argument("--crawl", required=True)
     parser.add_argument("--out", type=Path, default=Path("pairs.html"))
-    parser.add_argument("--per-band", type=int, default=10, help="pairs a similarity band")
+    parser.add_argument("--per-band", type=int, default=10, help="pairs a similarity band and source")
+    parser.add_argument("--semantic", action="store_true", help="pairs of like meaning, kept ones too: choose epsilon")
     parser.add_argument("--seed", type=int, default=0)
     add_pipeline(parser)
 
@@ -106,7 +83,8 @@ def _audit(commands: Any) -> None:
         if args.per_band < 1:
             raise GristmillError("--per-band must be 1 or more")
         place = pipeline_of(args)
-        page = audit_pairs(place.store, place.plan, place.site, args.crawl, per_band=args.per_band, seed=args.seed)
+        page = audit_pairs(place.store, place.plan, place.site, args.crawl, per_band=args.per_band, seed=args.seed,
+                           semantic=args.semantic)
         args.out.write_text(page, "utf-8")
         print(f"wrote {args.out}")
         return 0
@@ -114,4 +92,4 @@ def _audit(commands: Any) -> None:
     parser.set_defaults(call=call)
 
 
-COMMANDS = [_explain, _yields, _plan, _scurve, _audit]
+COMMANDS = [_explain, _yields, _scurve, _audit]

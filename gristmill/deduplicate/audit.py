@@ -1,7 +1,8 @@
-"""A page to read: pairs that deduplication decided, side by side with their differences, by band of similarity.
+"""Pages to read: pairs that deduplication decided, side by side with their differences, by band of similarity.
 
 Belongs here: sampling decided pairs, fetching their texts, the word differences, the page. Does not belong here: the
-decisions (``stages.py``). The page is one static file without scripts; everything that came from the web is escaped.
+decisions (``stages.py``, ``semantic_stages.py``). A page is one static file without scripts; everything
+that came from the web is escaped.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,6 +12,7 @@ from html import escape
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from blake3 import blake3
 
 from gristmill import shuffle
@@ -23,6 +25,7 @@ from gristmill.partition import Partition
 from gristmill.store import Store
 
 EDGES = (0.0, 0.5, 0.8, 0.85, 0.9, 0.95, 0.98, 1.0)
+COSINES = (-1.0, 0.5, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 0.925, 0.95, 0.975, 1.0)  # bands of semantic pairs
 WORDS = 1_500  # of each text that are compared: the difference takes quadratic time
 ALIKE = 30  # words in a row that both texts have are folded when there are more
 
@@ -43,14 +46,16 @@ i { opacity: .55; }
 
 @dataclass(frozen=True)
 class Pair:
-    """A document that was set aside, and the one that it repeats."""
+    """A document that was set aside (or, of semantic pairs, looked at), and the one that it repeats."""
 
     source: str  # "this crawl", or the earlier crawl that holds the copy
+    tier: str  # of doc_id
     band: str
     doc_id: bytes
     other_id: bytes
     similarity: float | None  # that decided: of the member's best edge, or the share of band votes
     host_bucket: int  # of doc_id
+    kept: bool = False  # a semantic pair below the bound
 
 
 @dataclass(frozen=True)
@@ -63,18 +68,35 @@ class Side:
     doc_id: bytes
 
 
-def audit_pairs(store: Store, plan: Plan, site: SiteConfig, crawl: str, *, per_band: int = 10, seed: int = 0) -> str:
+def audit_pairs(store: Store, plan: Plan, site: SiteConfig, crawl: str, *, per_band: int = 10, seed: int = 0,
+                semantic: bool = False) -> str:
     """The page for a crawl: ``per_band`` pairs of every band of similarity and every source.
 
+    A source is where the copy is (this crawl, an earlier one) and the tier of the document.
+
+    Args:
+        semantic: pairs of like meaning, also those under the bound: epsilon is chosen by reading them.
+
     Raises:
-        MissingPartitionError: when the crawl has not been taken through ``near``.
+        MissingPartitionError: when the crawl has not been taken through ``near`` (or ``semantic``) and ``provenance``.
     """
-    return page_of(Partition(store, plan, BY_NAME["near"], crawl, 0, site), per_band=per_band, seed=seed)
+    page = semantic_page_of if semantic else page_of
+    return page(Partition(store, plan, BY_NAME["near"], crawl, 0, site), per_band=per_band, seed=seed)
 
 
 def page_of(part: Partition, *, per_band: int = 10, seed: int = 0) -> str:
     """As ``audit_pairs``, reading through a partition of any stage of the crawl."""
-    pairs, totals = sample(_decided(part), per_band, seed)
+    return _page(part, _decided(part), _INTRO, per_band, seed)
+
+
+def semantic_page_of(part: Partition, *, per_band: int = 10, seed: int = 0) -> str:
+    """As ``audit_pairs`` with ``semantic``, reading through a partition of any stage of the crawl."""
+    bound = 1 - part.plan.params.semantic.epsilon
+    return _page(part, _alike_in_meaning(part), _SEMANTIC_INTRO.format(bound=bound), per_band, seed)
+
+
+def _page(part: Partition, decided: Iterable[Pair], intro: str, per_band: int, seed: int) -> str:
+    pairs, totals = sample(decided, per_band, seed)
     sketch = part.plan.params.minhash
     shown = []
     for pair in pairs:
@@ -83,40 +105,58 @@ def page_of(part: Partition, *, per_band: int = 10, seed: int = 0) -> str:
             pa.array([left.text, right.text], pa.large_string()), sketch.shingle, sketch.n, fold=False
         )
         shown.append((pair, left, right, minhash.jaccard(both[: edges[1]], both[edges[1] :])))
-    return render(part.crawl or "", shown, totals)
+    return render(part.crawl or "", shown, totals, intro)
 
 
 def _decided(part: Partition) -> Iterator[Pair]:
     """Every document of the crawl that near set aside, with what it repeats."""
     bands = part.plan.params.minhash.bands
-    columns = ["doc_id", "dup_of", "similarity", "matched_crawl", "matched_doc_id", "matched_bands"]
+    columns = ["doc_id", "record_id", "dup_of", "similarity", "matched_crawl", "matched_doc_id", "matched_bands"]
     for bucket in range(part.buckets):
-        for row in part.read("near", columns, bucket=bucket).to_pylist():
+        rows = part.read("near", columns, bucket=bucket)
+        rows = rows.filter(pc.or_(pc.is_valid(rows["matched_doc_id"]), pc.is_valid(rows["dup_of"])))
+        records = part.read("provenance", ["record_id", "source_tier"], bucket=bucket)
+        at = pc.index_in(rows["record_id"], value_set=records["record_id"].combine_chunks())
+        tiers = records["source_tier"].take(at).to_pylist()
+        for row, tier in zip(rows.to_pylist(), tiers):
             if row["matched_doc_id"] is not None:
                 share = row["matched_bands"] / bands
-                yield Pair(row["matched_crawl"], f"{row['matched_bands']:02d} of {bands} bands", row["doc_id"],
-                           row["matched_doc_id"], share, bucket)
-            elif row["dup_of"] is not None:
-                yield Pair("this crawl", band_of(row["similarity"]), row["doc_id"], row["dup_of"], row["similarity"],
-                           bucket)
+                yield Pair(row["matched_crawl"], tier or "unknown", f"{row['matched_bands']:02d} of {bands} bands",
+                           row["doc_id"], row["matched_doc_id"], share, bucket)
+            else:
+                yield Pair("this crawl", tier or "unknown", band_of(row["similarity"]), row["doc_id"], row["dup_of"],
+                           row["similarity"], bucket)
 
 
-def band_of(similarity: float | None) -> str:
+def _alike_in_meaning(part: Partition) -> Iterator[Pair]:
+    """Every document that semantic deduplication compared, with the kept one most like it."""
+    for number in range(part.buckets):
+        table = part.read("semantic", bucket=number)
+        for row in table.filter(pc.is_valid(table["nearest"])).to_pylist():
+            yield Pair("this crawl", row["source_tier"] or "unknown", band_of(row["cosine"], COSINES), row["doc_id"],
+                       row["nearest"], row["cosine"], row["host_bucket"], kept=not row["removed"])
+
+
+def band_of(similarity: float | None, edges: tuple[float, ...] = EDGES) -> str:
     """The band of similarity that a pair is listed under."""
     if similarity is None:
         return "not verified"
-    if similarity >= EDGES[-1]:
-        return "1.00"
-    at = max(i for i, edge in enumerate(EDGES) if similarity >= edge)
-    return f"{EDGES[at]:.2f} to {EDGES[at + 1]:.2f}"
+    if similarity >= edges[-1]:
+        return f"{edges[-1]:.2f}"
+    at = max((i for i, edge in enumerate(edges) if similarity >= edge), default=0)
+    digits = 3 if edges is COSINES else 2
+    return f"{edges[at]:.{digits}f} to {edges[at + 1]:.{digits}f}" if at or edges is EDGES else f"under {edges[1]:.3f}"
 
 
-def sample(pairs: Iterable[Pair], per_band: int, seed: int) -> tuple[list[Pair], dict[tuple[str, str], int]]:
-    """Up to ``per_band`` pairs of each (source, band), the same for the same seed; and how many there are of each."""
-    chosen: dict[tuple[str, str], list[tuple[bytes, Pair]]] = {}
-    totals: dict[tuple[str, str], int] = {}
+Cell = tuple[str, str, str]  # where the copy is, tier, band
+
+
+def sample(pairs: Iterable[Pair], per_band: int, seed: int) -> tuple[list[Pair], dict[Cell, int]]:
+    """Up to ``per_band`` pairs of each cell, the same for the same seed; and how many there are of each."""
+    chosen: dict[Cell, list[tuple[bytes, Pair]]] = {}
+    totals: dict[Cell, int] = {}
     for pair in pairs:
-        cell = (pair.source, pair.band)
+        cell = (pair.source, pair.tier, pair.band)
         totals[cell] = totals.get(cell, 0) + 1
         rank = blake3(seed.to_bytes(8, "little", signed=True) + pair.doc_id + pair.other_id).digest(length=16)
         held = chosen.setdefault(cell, [])
@@ -178,26 +218,41 @@ def _alike(words: list[str]) -> str:
     return escape(" ".join(words[:half])) + folded + escape(" ".join(words[-half:]))
 
 
-def render(crawl: str, shown: list[tuple[Pair, Side, Side, float]], totals: dict[tuple[str, str], int]) -> str:
+_INTRO = (
+    "Left: the document that was set aside. Right: the one that it repeats. Within the crawl the band is the "
+    "similarity of the edge that joined it (the pair shown may have another: both texts' exact Jaccard, on "
+    "unfolded words, stands beside it); across crawls it is the band votes."
+)
+_SEMANTIC_INTRO = (
+    "Left: a document. Right: the kept better one that is most like it in meaning. The left one goes at a cosine of "
+    "{bound:.3f} and over. Read the bands from above: epsilon (params.semantic) is right where the lowest band that "
+    "goes still holds only pairs that say the same."
+)
+
+
+def render(crawl: str, shown: list[tuple[Pair, Side, Side, float]], totals: dict[Cell, int], intro: str = _INTRO
+           ) -> str:
     """The page: how many pairs were decided, and the sampled ones."""
     rows = "".join(
-        f"<tr><td>{escape(source)}<td>{escape(band)}<td>{count}</tr>" for (source, band), count in totals.items()
+        f"<tr><td>{escape(source)}<td>{escape(tier)}<td>{escape(band)}<td>{count}</tr>"
+        for (source, tier, band), count in totals.items()
     )
     out = [
         f"<!doctype html><html lang='en'><meta charset='utf-8'><title>Decided pairs of {escape(crawl)}</title>",
         f"<style>{_STYLE}</style><h1>Decided pairs of {escape(crawl)}</h1>",
-        "<p>Left: the document that was set aside. Right: the one that it repeats. Within the crawl the band is the "
-        "similarity of the edge that joined it (the pair shown may have another: both texts' exact Jaccard, on "
-        "unfolded words, stands beside it); across crawls it is the band votes.</p>",
-        f"<table><tr><th>copy in<th>band<th>pairs</tr>{rows}</table>" if totals else "<p>No pair was decided.</p>",
+        f"<p>{escape(intro)}</p>",
+        f"<table><tr><th>copy in<th>tier<th>band<th>pairs</tr>{rows}</table>" if totals
+        else "<p>No pair was decided.</p>",
     ]
     cell = None
     for pair, one, other, exact in shown:
-        if (pair.source, pair.band) != cell:
-            cell = (pair.source, pair.band)
-            out.append(f"<h2>{escape(pair.source)}: {escape(pair.band)} ({totals.get(cell, 0)} pairs)</h2>")
+        if (pair.source, pair.tier, pair.band) != cell:
+            cell = (pair.source, pair.tier, pair.band)
+            said = f"{pair.source}, {pair.tier}: {pair.band} ({totals.get(cell, 0)} pairs)"
+            out.append(f"<h2>{escape(said)}</h2>")
         left, right = differences(one.text, other.text)
-        decided = "not verified" if pair.similarity is None else f"decided at {pair.similarity:.3f}"
+        word = "kept" if pair.kept else "decided"
+        decided = "not verified" if pair.similarity is None else f"{word} at {pair.similarity:.3f}"
         sides = "".join(
             f"<div><div class='where'>{escape(s.crawl)} {s.doc_id.hex()} {escape(s.url)}</div>"
             f"<div class='text'>{text}</div></div>" for s, text in ((one, left), (other, right))

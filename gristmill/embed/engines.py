@@ -6,11 +6,12 @@ a model is opened, never before; the extra ``embed`` brings them.
 """
 
 import importlib
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -21,6 +22,7 @@ from gristmill.params import EmbedderParams
 Device = Literal["cpu", "gpu", "auto"]
 Run = Callable[[np.ndarray, np.ndarray], np.ndarray]
 # On a CPU larger batches only leave the cache: one core ran 3,800 tokens/s at 512 and 2,200 at 8,192 (int8, MiniLM).
+DEVICE_VARIABLE = "GRISTMILL_DEVICE"
 BATCH_TOKENS = {"cpu": 512, "gpu": 32_768}
 LEAST = 1e-12  # a norm below this is no direction
 
@@ -65,6 +67,32 @@ def open_engine(params: EmbedderParams, cache_dir: str, device: Device = "cpu", 
         run, chosen = _onnx(path, params, device, threads)
     tokenizer, pad_id = _tokenizer(params, path, cache_dir)
     return Engine(tokenizer, run, chosen, pad_id, BATCH_TOKENS[chosen])
+
+
+def chosen_device() -> Device:
+    """The device that the environment variable ``GRISTMILL_DEVICE`` names (cpu, gpu or auto); auto when it is not set.
+
+    It is no parameter, since it means the same; but a GPU rounds otherwise than a CPU, so one crawl should stay on one.
+
+    Raises:
+        ParameterError: it names something else.
+    """
+    named = os.environ.get(DEVICE_VARIABLE, "auto")
+    if named not in get_args(Device):
+        raise ParameterError(f"{DEVICE_VARIABLE} is {named!r}: cpu, gpu or auto")
+    found: Device = named  # type: ignore[assignment]
+    return found
+
+
+def torch_device(torch: Any, device: Device) -> str:
+    """What torch calls a device: ``cuda`` or ``cpu``.
+
+    Raises:
+        ParameterError: ``gpu`` is asked for and torch sees none.
+    """
+    if device == "gpu" and not torch.cuda.is_available():
+        raise ParameterError("torch sees no GPU: install its CUDA build, or choose the device cpu")
+    return "cuda" if device != "cpu" and torch.cuda.is_available() else "cpu"
 
 
 def require(module: str, why: str) -> Any:
@@ -121,10 +149,8 @@ def _onnx(path: Path, params: EmbedderParams, device: Device, threads: int) -> t
 def _sentence_transformers(path: Path, device: Device, threads: int) -> tuple[Run, str]:
     library = require("sentence_transformers", f"the model folder {path.name}")
     torch = require("torch", f"the model folder {path.name}")
-    if device == "gpu" and not torch.cuda.is_available():
-        raise ParameterError("torch sees no GPU: install its CUDA build, or choose the device cpu")
-    gpu = torch.cuda.is_available() and device != "cpu"
-    where = "cuda" if gpu else "cpu"
+    where = torch_device(torch, device)
+    gpu = where == "cuda"
     if not gpu:
         torch.set_num_threads(threads)
     importlib.import_module("transformers.utils.logging").disable_progress_bar()

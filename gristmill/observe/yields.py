@@ -15,7 +15,7 @@ from gristmill.store import Key, PartitionManifest, Store, Yield
 
 # The stages of the funnel's main path, in the order in which a document meets them.
 MAIN_PATH = ("crawl_slices", "raw_warc", "unique_records", "text", "language", "exact", "lines", "near", "heuristics",
-             "quality", "safety", "contamination", "tokens", "shards")
+             "quality", "semantic", "safety", "contamination", "tokens", "shards")
 
 
 @dataclass(frozen=True)

@@ -59,10 +59,11 @@ def documents(
     quality: pa.Table,
     safety: pa.Table,
     contamination: pa.Table,
+    semantic: pa.Table,
     placed: pa.Table,
 ) -> pa.Table:
     """CATALOGUE of a bucket, with a column a measure after the fixed ones; sorted by doc_id."""
-    base = shuffle.sort_by(near, "doc_id")
+    base = _semantic(shuffle.sort_by(near, "doc_id"), semantic)
     same = {
         n: n
         for n in (
@@ -110,6 +111,17 @@ def documents(
     base = attach(base, heuristics, "doc_id", _free(base, heuristics, "heuristics"))
     base = attach(base, quality, "doc_id", _free(base, quality, "quality"))
     return attach(base, safety, "doc_id", _free(base, safety, "safety", leave=frozenset({"pii_spans"})))
+
+
+def _semantic(base: pa.Table, semantic: pa.Table) -> pa.Table:
+    """``semantic_of`` and ``semantic_cosine``; what is removed there survives no more."""
+    base = attach(base, semantic, "doc_id", {"cosine": "semantic_cosine", "nearest": "semantic_of", "removed": "gone"})
+    gone = pc.fill_null(base.column("gone"), False)
+    kept = pa.nulls(base.num_rows, schemas.ID)
+    at = base.column_names.index("semantic_of")
+    base = base.set_column(at, "semantic_of", pc.if_else(gone, base.column("semantic_of"), kept))
+    survives = pc.and_(base.column("survives"), pc.invert(gone))
+    return base.set_column(base.column_names.index("survives"), "survives", survives).drop_columns(["gone"])
 
 
 def _contamination(base: pa.Table, contamination: pa.Table) -> pa.Table:

@@ -45,6 +45,7 @@ def catalogue(part: Partition) -> None:
         quality=part.read("quality"),
         safety=part.read("safety"),
         contamination=part.read("contamination"),
+        semantic=part.read_range("semantic", "by_bucket", columns=["doc_id", "nearest", "cosine", "removed"]),
         placed=placed,
     )
     part.write(table, extra=True)

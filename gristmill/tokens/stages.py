@@ -115,7 +115,7 @@ def _gather(part: Partition) -> pa.Table:
     """What is needed of every document that survived deduplication, sorted by doc_id."""
     from gristmill.deduplicate.documents import documents, with_language
 
-    docs = with_language(part, documents(part, after="near", cleaned=False))
+    docs = with_language(part, documents(part, after="semantic", cleaned=False))
     lines = part.read("lines", ["doc_id", "removed"])
     safety = part.read("safety", ["doc_id", "pii_spans"])
     quality = part.read("quality", ["doc_id", PERCENTILE])

@@ -45,7 +45,7 @@ def test_definitions_load_and_say_what_every_asset_is(pipeline):
         assert node.code_version == Plan(pipeline.params).fingerprints[stage.name]
         assert node.owners
     assert {s.group for s in FUNNEL} == {"acquire", "extract", "deduplicate", "quality", "safety", "decontaminate",
-                                         "tokens", "release", "observe"}
+                                         "semantic", "tokens", "release", "observe"}
 
 
 def test_one_run_takes_a_crawl_through_the_grid_in_topological_order(landed, instance, toys):
@@ -137,8 +137,8 @@ def test_a_run_of_a_dead_process_is_buried(landed, instance):
 def test_groups_keep_grid_stages_in_one_run():
     groups = runs([s.name for s in FUNNEL])
     assert [g for g in groups if g[1]] == [(GRID, True)]
-    assert [g[0][0] for g in groups] == ["eval_holdout", "landing", GRID[0], "duplicate_pairs", "contamination_report",
-                                        "yields"]
+    assert [g[0][0] for g in groups] == ["eval_holdout", "landing", GRID[0], "duplicate_pairs", "semantic_pairs",
+                                        "contamination_report", "yields", "crawl_report"]
 
 
 def test_reporters_are_told(landed, instance):

@@ -1,4 +1,5 @@
 import random
+from dataclasses import replace
 
 from gristmill.deduplicate import audit
 from tests.deduplicate.texts import edited, prose
@@ -6,7 +7,7 @@ from tests.deduplicate.world import world
 
 
 def pair(number: int, similarity: float | None, source: str = "this crawl") -> audit.Pair:
-    return audit.Pair(source, audit.band_of(similarity), number.to_bytes(16, "big"), bytes(16), similarity, 0)
+    return audit.Pair(source, "cc", audit.band_of(similarity), number.to_bytes(16, "big"), bytes(16), similarity, 0)
 
 
 def test_bands_of_similarity():
@@ -14,12 +15,19 @@ def test_bands_of_similarity():
     assert audit.band_of(0.81) == "0.80 to 0.85"
     assert audit.band_of(0.98) == "0.98 to 1.00"
     assert audit.band_of(1.0) == "1.00"
+    assert audit.band_of(0.93, audit.COSINES) == "0.925 to 0.950"
+    assert audit.band_of(0.3, audit.COSINES) == "under 0.500"
 
 
 def test_samples_are_by_band_and_source_and_repeatable():
     pairs = [pair(i, 0.81 if i % 10 else 0.96) for i in range(500)] + [pair(1000, 0.5, "A")]
     some, totals = audit.sample(pairs, 7, 1)
-    assert totals == {("A", "0.50 to 0.80"): 1, ("this crawl", "0.80 to 0.85"): 450, ("this crawl", "0.95 to 0.98"): 50}
+    assert totals == {
+        ("A", "cc", "0.50 to 0.80"): 1, ("this crawl", "cc", "0.80 to 0.85"): 450,
+        ("this crawl", "cc", "0.95 to 0.98"): 50,
+    }
+    tiers = [replace(p, tier="licensed") for p in pairs[:20]]
+    assert audit.sample(pairs + tiers, 7, 1)[1]["this crawl", "licensed", "0.80 to 0.85"] == 18
     assert [sum(p.band == b for p in some) for b in ("0.50 to 0.80", "0.80 to 0.85", "0.95 to 0.98")] == [1, 7, 7]
     assert audit.sample(reversed(pairs), 7, 1)[0] == some
     assert audit.sample(pairs, 7, 2)[0] != some
@@ -42,7 +50,7 @@ def test_the_page_shows_both_texts_of_pairs_within_and_across_crawls(tmp_path):
     one, two = hostile + prose(rng), prose(rng)
     place = world(tmp_path, grid={"host_buckets": 2})
     place.land("A", [two])
-    place.land("B", [one, edited(one, 1, rng), edited(two, 1, rng), prose(rng)])
+    place.land("B", [one, edited(one, 1, rng), edited(two, 1, rng), prose(rng)], tier="licensed")
     place.run("A")
     place.run("B")
     made = place.part("duplicate_pairs", "B", None).manifest("duplicate_pairs", None)
@@ -52,8 +60,8 @@ def test_the_page_shows_both_texts_of_pairs_within_and_across_crawls(tmp_path):
     assert "<img" not in page
     assert page.count("<article>") == 2
     assert "&lt;script&gt;alert(&#x27;x&#x27;)&lt;/script&gt;" in page
-    assert "<h2>A: " in page
-    assert "<h2>this crawl: " in page
+    assert "<h2>A, licensed: " in page
+    assert "<h2>this crawl, licensed: " in page
     assert page.count("changed") >= 2
     empty = place.part("duplicate_pairs", "A", None).manifest("duplicate_pairs", None)
     assert "No pair was decided" in (tmp_path / "store" / empty.info["page"]).read_text("utf-8")

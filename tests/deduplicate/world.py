@@ -43,8 +43,12 @@ class World:
         return Partition(self.store, self.plan, replace(BY_NAME[asset], inputs=()), crawl, bucket, self.site)
 
     def land(self, crawl: str, texts: Sequence[str], buckets: Iterable[int] | None = None, *,
-             days: Sequence[int] | None = None) -> list[bytes]:
-        """Commit ``text`` and ``language`` of a crawl; record i goes to bucket i % B unless said. The record ids."""
+             days: Sequence[int] | None = None, tier: str = "cc", quality: Sequence[float | None] | None = None
+             ) -> list[bytes]:
+        """Commit ``text``, ``language``, ``provenance`` and ``quality`` of a crawl. The record ids.
+
+        Record i goes to bucket i % B unless said.
+        """
         n = self.plan.buckets
         Registry(self.store).register(crawl)
         of = np.array(list(buckets) if buckets is not None else [i % n for i in range(len(texts))], np.int64)
@@ -56,11 +60,14 @@ class World:
             "crawl": pa.array([crawl] * len(texts), pa.string()), "record_id": pa.array(records, schemas.ID),
             "doc_id": ids, "host_bucket": pa.array(of.astype(np.uint16)), "fetch_ts": when,
             "text": pa.array(texts, pa.large_string()),
+            "quality": pa.array(quality if quality is not None else [None] * len(texts), pa.float32()),
         })
         for bucket in range(n):
             mine = shuffle.sort_by(everything.filter(pa.array(of == bucket)), "record_id")
             self._commit_text(crawl, bucket, mine)
             self._commit_language(crawl, bucket, mine)
+            self._commit_provenance(crawl, bucket, mine, tier)
+            self._commit_quality(crawl, bucket, mine)
         return records
 
     def _commit_text(self, crawl: str, bucket: int, rows: pa.Table) -> None:
@@ -86,6 +93,27 @@ class World:
                                  "doc_id", "fetch_ts", "record_id")
         numbers = shuffle.range_of(shuffle.first_uint64(by_doc["doc_id"]), self.plan.buckets)
         part.write_ranged(by_doc, numbers, by_doc.schema, role="by_doc")
+        part.commit(time.time())
+
+    def _commit_provenance(self, crawl: str, bucket: int, rows: pa.Table, tier: str) -> None:
+        part = self.upstream("provenance", crawl, bucket)
+        table = rows.select(["crawl", "record_id", "doc_id", "fetch_ts"])
+        for field in schemas.PROVENANCE:
+            if field.name not in table.column_names:
+                value = tier if field.name == "source_tier" else None
+                table = table.append_column(field.name, pa.array([value] * rows.num_rows, field.type))
+        part.write(table)
+        part.commit(time.time())
+
+    def _commit_quality(self, crawl: str, bucket: int, rows: pa.Table) -> None:
+        part = self.upstream("quality", crawl, bucket)
+        best = rows.group_by("doc_id", use_threads=False).aggregate([("quality", "max"), ("record_id", "min")])
+        table = shuffle.sort_by(pa.table({
+            "crawl": pa.array([crawl] * best.num_rows, pa.string()), "doc_id": best["doc_id"],
+            "record_id": best["record_id_min"], "ensemble_max": best["quality_max"],
+            "ensemble_mean": best["quality_max"], "ensemble_percentile": best["quality_max"],
+        }), "doc_id")
+        part.write(table)
         part.commit(time.time())
 
     def run(self, crawl: str, stages: Sequence[str] = STAGES, *, workers: int = 1, force: bool = False,

@@ -65,6 +65,23 @@ def test_one_row_a_document_with_everything_that_is_known(tmp_path):
     assert e["not_tokenised_value"] < e["not_tokenised_bound"] == 2.0
 
 
+def test_a_semantic_duplicate_is_listed_and_is_neither_tokenised_nor_a_survivor(tmp_path):
+    docs = [
+        Doc("https://a.org/1", some_text(1), tier="synthetic"),
+        Doc("https://b.org/2", some_text(2), tier="synthetic", means="https://a.org/1"),
+    ]
+    world = make(tmp_path, docs)
+    found = rows(world, "catalogue")
+    kept, gone = (found[d.url] for d in docs)
+    assert (kept["survives"], kept["semantic_of"]) == (True, None)
+    assert kept["shard"] is not None
+    assert (gone["survives"], gone["semantic_of"], gone["semantic_cosine"], gone["shard"], gone["n_tokens"]) == (
+        False, docs[0].id, 0.96875, None, None,
+    )
+    told = [d for b in range(world.plan.buckets) for d in world.part("tokens", "A", b).read("tokens").to_pylist()]
+    assert [d["doc_id"] for d in told] == [docs[0].id]
+
+
 def test_one_row_a_record_with_what_policy_reads(tmp_path):
     text = some_text(1)
     docs = [

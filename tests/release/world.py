@@ -70,6 +70,7 @@ class Doc:
     toxicity: float = 0.0
     benchmark: str | None = None
     of: str | None = None  # url of the representative of its cluster
+    means: str | None = None  # url of the better document that it is a semantic duplicate of
     generator: str | None = None
 
     @functools.cached_property
@@ -397,6 +398,17 @@ class World:
                 if self.range_of(i) == bucket
             ],
         )
+
+        by_url = {d.url: d for d in docs}
+        part = self.part("semantic", crawl, bucket)
+        table = schemas.from_rows([
+            {"crawl": crawl, "doc_id": d.id, "host_bucket": self.bucket_of(d), "source_tier": d.tier, "cluster": 0,
+             "nearest": by_url[d.means].id, "cosine": 0.96875, "removed": True}
+            for d in sorted(docs, key=lambda d: d.id) if d.means and self.range_of(d.id) == bucket
+        ], schemas.SEMANTIC)
+        part.write(table)
+        part.write_ranged(table, table.column("host_bucket").to_numpy().astype(np.int64), role="by_bucket")
+        self.commit(part)
 
     def range_of(self, i: bytes) -> int:
         return int(shuffle.range_of(np.array([int.from_bytes(i[:8], "big")], np.uint64), self.plan.buckets)[0])
