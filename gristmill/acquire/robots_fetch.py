@@ -212,11 +212,13 @@ def _some(reply: http.client.HTTPResponse, deadline: float) -> bytes:
     out = b""
     while len(out) < MAX_BODY:
         piece = reply.read1(min(64 << 10, MAX_BODY - len(out)))
+        if time.monotonic() >= deadline:  # also where the guard has cut it: half a file is other rules
+            raise TimeoutError("no time left")
         if not piece:
+            if reply.length:
+                raise http.client.IncompleteRead(out, reply.length)
             break
         out += piece
-        if time.monotonic() > deadline:
-            raise TimeoutError("no time left")
     return out
 
 

@@ -33,6 +33,7 @@ from gristmill.store import Key, Store, parquet_bytes
 
 FOLDER = "registry/robots"
 SAVE_EVERY_S = 60.0
+REFUSED = "refused: "  # begins the error of a host that was not asked
 SWEEP = ""  # in place of a crawl's name, in rows of ROBOTS
 _PREFIX = r"^(?P<a>[A-Za-z][A-Za-z0-9+.\-]*://[^/?#]*)"
 CHECKED = pa.schema([
@@ -158,27 +159,30 @@ def _bucket(store: Store, plan: Plan, config: RobotsSweep, bucket: int, out: Swe
     known, added = _newest(store, plan, bucket), versions(store, bucket).to_pylist()
     fresh: dict[str, dict[str, Any]] = {}
     saved = clock()
-    for authority, answer in asked(due, fetcher, pace, config.concurrency, end, clock):
-        when = now()
-        row = checked.setdefault(authority, {"authority": authority, "pages": 0, "closed": 0, "closed_since": None})
-        row |= {"checked_ts": when, "status": answer.status, "error": answer.error,
-                "unreachable_since": None if answer.reachable else row.get("unreachable_since") or when}
-        version = _version(authority, answer, when, known.get(authority), config.unreachable)
-        out.asked += 1
-        out.refused += answer.error.startswith("refused: ")
-        out.unreachable += not answer.reachable and not answer.error.startswith("refused: ")
-        out.unchanged += answer.reachable and version is None
-        if version is not None:
-            out.changed += answer.reachable
-            known[authority] = _rules_digest(version["http_status"], version["body"])
-            added.append(version)
-            fresh[authority] = version
-        if clock() - saved > SAVE_EVERY_S:
-            _save(store, bucket, checked, added)
-            saved = clock()
-    out.left += sum(checked.get(a, {}).get("checked_ts", never) <= since for a in due)
-    _close(store, plan, bucket, config.agents, fresh, checked, out, now())
-    _save(store, bucket, checked, added)
+    try:
+        for authority, answer in asked(due, fetcher, pace, config.concurrency, end, clock):
+            when = now()
+            row = checked.setdefault(authority, {"authority": authority, "pages": 0, "closed": 0, "closed_since": None})
+            row |= {"checked_ts": when, "status": answer.status, "error": answer.error,
+                    "unreachable_since": None if answer.reachable else row.get("unreachable_since") or when}
+            version = _version(authority, answer, when, known.get(authority), config.unreachable)
+            refused = answer.error.startswith(REFUSED)
+            out.asked += 1
+            out.refused += refused
+            out.unreachable += not answer.reachable and not refused
+            out.unchanged += answer.reachable and version is None
+            if version is not None:
+                out.changed += answer.reachable
+                known[authority] = _rules_digest(version["http_status"], version["body"])
+                added.append(version)
+                fresh[authority] = version
+            if clock() - saved > SAVE_EVERY_S:
+                _save(store, bucket, checked, added)
+                saved = clock()
+    finally:  # what was answered is kept, whatever ends the sweep
+        out.left += sum(checked.get(a, {}).get("checked_ts", never) <= since for a in due)
+        _close(store, plan, bucket, config.agents, fresh, checked, out, now())
+        _save(store, bucket, checked, added)
 
 
 def _version(authority: str, answer: Answer, when: datetime, before: str | None, unreachable: str
@@ -262,9 +266,9 @@ def asked(due: Sequence[str], fetcher: Fetcher, pace: Pace, concurrency: int, en
     """
     lock, ready = threading.Lock(), threading.Semaphore(0)
     heap: list[tuple[float, int, str, tuple[str, ...]]] = [(0.0, n, a, ()) for n, a in enumerate(due)]
-    results: list[tuple[str, Answer] | None] = []
+    results: list[tuple[str, Answer] | BaseException | None] = []  # None, or what ended it: a thread's last word
 
-    def tell(result: tuple[str, Answer] | None) -> None:
+    def tell(result: tuple[str, Answer] | BaseException | None) -> None:
         with lock:
             results.append(result)
         ready.release()
@@ -279,7 +283,7 @@ def asked(due: Sequence[str], fetcher: Fetcher, pace: Pace, concurrency: int, en
                 try:
                     addresses = fetcher.addresses(authority)
                 except Refused as error:
-                    tell((authority, Answer(0, error=f"refused: {error}")))
+                    tell((authority, Answer(0, error=f"{REFUSED}{error}")))
                     continue
                 at = pace.reserve(addresses[0])
                 if at > clock():  # its turn comes later: others first
@@ -294,28 +298,27 @@ def asked(due: Sequence[str], fetcher: Fetcher, pace: Pace, concurrency: int, en
             tell((authority, fetcher.read(authority, addresses)))
         tell(None)
 
-    threads = [threading.Thread(target=_guarded, args=(work, tell), daemon=True) for _ in range(min(concurrency,
-                                                                                                    len(due)))]
+    def guarded() -> None:
+        try:
+            work()
+        except BaseException as error:  # noqa: BLE001 - raised again below, where the sweep runs
+            tell(error)
+
+    threads = [threading.Thread(target=guarded, daemon=True) for _ in range(min(concurrency, len(due)))]
     for thread in threads:
         thread.start()
-    going = len(threads)
+    going, broken = len(threads), None
     while going:
         ready.acquire()
         with lock:
             result = results.pop(0)
-        if result is None:
-            going -= 1
-        elif isinstance(result[1], Answer):
+        if isinstance(result, tuple):
             yield result
-
-
-def _guarded(work: Callable[[], None], tell: Callable[[Any], None]) -> None:
-    """A fetcher that breaks its promise ends its thread, and never the wait for it."""
-    try:
-        work()
-    except BaseException:
-        tell(None)
-        raise
+        else:
+            going -= 1
+            broken = broken or result
+    if broken is not None:
+        raise broken
 
 
 def _checked(store: Store, bucket: int) -> dict[str, dict[str, Any]]:
