@@ -11,7 +11,6 @@ import re
 import numpy as np
 
 from gristmill.extract import scan, tags
-from gristmill.extract.literals import Literals
 from gristmill.extract.scan import Scan
 
 _LENGTH = r"\s*(?:-\s*)?0*\.?0*(?:px|em|rem|pt|%|vw|vh)?\s*(?:!important)?\s*(?:;|$)"
@@ -33,15 +32,15 @@ _SMALL = re.compile(
     r"(?:^|[;{\s])(?:max-)?(?:height|width)\s*:\s*(?:0+(?:\.0+)?|1px)(?:px|em|rem|pt|%)?\s*(?:!important)?\s*(?:;|$)",
     re.IGNORECASE)
 _MAY_HIDE = re.compile(rb"[&\\]|/\*|none|hidden|collapse|opacity|font-size|-\s*\d|clip|scale"
-                       rb"|height\s*:\s*[01]|width\s*:\s*[01]",
-                       re.IGNORECASE)
-_MAY_RULE = re.compile(r"none|hidden|collapse|opacity|font-size|indent|absolute|fixed|clip|scale|translate",
-re.IGNORECASE)
+                       rb"|height\s*:\s*[01]|width\s*:\s*[01]")  # of a style in lower case
+_OFTEN = (b"none", b"hidden", b"/*", b"opacity", b"font-size")  # of it, in lower case: looked for first
+# Of declarations in lower case: a pattern that ignores case tries every word at every character.
+_MAY_RULE = re.compile(r"none|hidden|collapse|opacity|font-size|indent|absolute|fixed|clip|scale|translate")
 # Text for screen readers only, and frameworks' words for display: none.
 CLASSES = frozenset((b"sr-only", b"visually-hidden", b"visuallyhidden", b"screen-reader-text", b"screen-reader-only",
                      b"d-none", b"hide-text", b"offscreen", b"off-screen", b"a11y-hidden", b"u-hidden", b"is-hidden"))
 _SHOWN_AGAIN = re.compile(rb"(?:^|\s)(?:d-(?:sm|md|lg|xl|xxl|print)-|(?:sm|md|lg|xl):(?:block|flex|inline|grid))")
-_CLASS_WORDS = Literals(sorted(CLASSES))
+WORDS = tuple(sorted(CLASSES))
 _RULE = re.compile(r"([^{}]+)\{([^{}]*)\}")
 _SIMPLE = re.compile(r"^(?:[a-z][a-z0-9]*)?([.#])([\w-]+)$", re.IGNORECASE)
 _COMMENT = re.compile(r"/\*.*?(?:\*/|\Z)", re.DOTALL)
@@ -62,35 +61,39 @@ def hides(style: str) -> bool:
     return _CLIPPED.search(style) is not None and _SMALL.search(style) is not None
 
 
-def hidden_elements(page: Scan) -> np.ndarray:
-    """Start tokens of elements that are hidden, ascending; elements inside them are not all listed."""
+def elements(page: Scan, seen: list[bool]) -> np.ndarray:
+    """Start tokens of elements that are hidden, ascending; elements inside them are not all listed.
+
+    ``seen``: which of ``WORDS`` occur in the page.
+    """
     started = page.kind == scan.START
     found = started & ((page.flags & (scan.A_HIDDEN | scan.A_ARIA_HIDDEN)) != 0)
     cache: dict[bytes, bool] = {}
+    by_class: dict[bytes, bool] = {}
     for element, value in page.with_value(scan.STYLE):
         verdict = cache.get(value)
         if verdict is None:
-            verdict = _MAY_HIDE.search(value) is not None and hides(_text(value))
+            verdict = _MAY_HIDE.search(value.lower()) is not None and hides(_text(value))
             cache[value] = verdict
         if verdict:
             found[element] = True
     classes, ids = _style_rules(page)
-    if classes or any(_CLASS_WORDS.occur(page.raw)):
+    if classes or any(seen):
         for element, value in page.with_value(scan.CLASS):
-            verdict = cache.get(b"\0" + value)
+            verdict = by_class.get(value)
             if verdict is None:
                 names = value.split()
                 verdict = any(n in classes for n in names) or (
                     any(n in CLASSES for n in names) and _SHOWN_AGAIN.search(value) is None)
-                cache[b"\0" + value] = verdict
+                by_class[value] = verdict
             if verdict:
                 found[element] = True
     if ids:
         for element, value in page.with_value(scan.ID):
             if value in ids:
                 found[element] = True
-    elements = np.flatnonzero(found)
-    return elements[~_NEVER[page.tag[elements]]]
+    every = np.flatnonzero(found)
+    return every[~_NEVER[page.tag[every]]]
 
 
 def _text(value: bytes) -> str:
@@ -107,13 +110,15 @@ def _style_rules(page: Scan) -> tuple[set[bytes], set[bytes]]:
     ids: set[bytes] = set()
     for token in np.flatnonzero((page.kind == scan.RAW) & (page.tag == _STYLE)).tolist():
         raw = page.raw[page.start[token] : page.end[token]]
-        if len(raw) > 1 << 18 or _MAY_HIDE.search(raw) is None:
+        if len(raw) > 1 << 18:
+            continue
+        if not any(word in raw for word in _OFTEN) and _MAY_HIDE.search(raw.lower()) is None:
             continue
         sheet = _COMMENT.sub(" ", raw.decode("utf-8", "replace"))
         if "@" in sheet:
             sheet = _NESTED.sub(" ", sheet)
         for selectors, body in _RULE.findall(sheet):
-            if len(body) > 2000 or _MAY_RULE.search(body) is None or not hides(body):
+            if len(body) > 2000 or _MAY_RULE.search(body.lower()) is None or not hides(body):
                 continue
             for selector in selectors.split(","):
                 match = _SIMPLE.match(selector.strip())

@@ -11,10 +11,9 @@ import re
 import numpy as np
 
 from gristmill.extract import mathml, scan, tags
-from gristmill.extract.literals import Literals
 from gristmill.extract.scan import Scan
 
-_MAY = Literals((b"<math", b"math/tex", b"katex", b"mathjax", b"mjx-", b"mwe-math"))
+WORDS = (b"<math", b"math/tex", b"katex", b"mathjax", b"mjx-", b"mwe-math")
 _ANNOTATION = re.compile(rb"<annotation[^>]*application/x-tex[^>]*>(.*?)</annotation\s*>", re.IGNORECASE | re.DOTALL)
 _ALTTEXT = re.compile(rb"""\balttext\s*=\s*(?:"([^"]*)"|'([^']*)')""", re.IGNORECASE)
 _ALT = re.compile(rb"""\balt\s*=\s*(?:"([^"]*)"|'([^']*)')""", re.IGNORECASE)
@@ -33,10 +32,13 @@ _MATH, _SCRIPT, _IMG, _MJX, _SPAN, _DIV = (tags.ID[n] for n in ("math", "script"
 MAX_FORMULA = 20_000  # bytes of LaTeX
 
 
-def replacements(page: Scan) -> list[tuple[int, int, bytes]]:
-    """Byte ranges of formulae and what stands for each, escaped as HTML text. Ascending, not nested."""
+def replacements(page: Scan, seen: list[bool]) -> list[tuple[int, int, bytes]]:
+    """Byte ranges of formulae and what stands for each, escaped as HTML text. Ascending, not nested.
+
+    ``seen``: which of ``WORDS`` occur in the page.
+    """
     whole = page.raw
-    kinds = (_MATH, _SCRIPT, _IMG, _MJX, _SPAN, _DIV) if any(_MAY.occur(whole)) else (_IMG,)
+    kinds = (_MATH, _SCRIPT, _IMG, _MJX, _SPAN, _DIV) if any(seen) else (_IMG,)
     out: list[tuple[int, int, bytes]] = []
     until = 0
     elements = np.flatnonzero((page.kind == scan.START) & np.isin(page.tag, kinds) & (

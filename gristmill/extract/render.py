@@ -8,6 +8,7 @@ breaks. Does not belong here: which blocks are chosen.
 import html
 
 import numpy as np
+from numba import njit
 
 from gristmill.extract import scan, tags
 from gristmill.extract.blocks import Blocks
@@ -28,9 +29,9 @@ def text(page: Blocks, chosen: np.ndarray) -> str:
     row = -1
     cells: list[tuple[int, str]] = []
     last_list = -1
-    for block in np.flatnonzero(chosen).tolist():
-        element = int(page.element[block])
-        pre, item, cell, heading = _places(scanned, element)
+    taken = np.flatnonzero(chosen)
+    places = _places(scanned.tag, scanned.parent, page.element[taken]).tolist()
+    for block, (pre, item, cell, heading) in zip(taken.tolist(), places, strict=True):
         body = _body(page, block, pre >= 0)
         if not body:
             continue
@@ -66,24 +67,30 @@ def text(page: Blocks, chosen: np.ndarray) -> str:
     return "".join(out)
 
 
-def _places(page: Scan, element: int) -> tuple[int, int, int, int]:
-    """The pre, list item and table cell that a block is in (-1), innermost, and the level of its heading (0)."""
-    pre = item = cell = -1
-    heading = 0
-    hops = 0
-    while element >= 0 and hops < 64:
-        name = page.tag[element]
-        if name in (_PRE, _LISTING, _XMP):
-            pre = element
-        elif name == _LI and item < 0 and cell < 0:
-            item = element
-        elif name in (_TD, _TH) and cell < 0:
-            cell = element
-        elif _H1 <= name <= _H6 and not heading:
-            heading = int(name - _H1 + 1)
-        element = int(page.parent[element])
-        hops += 1
-    return pre, item, cell, heading
+@njit(cache=True, nogil=True)
+def _places(tag, parent, elements):  # type: ignore[no-untyped-def]
+    """int32[n, 4]: the pre (outermost), list item and table cell (innermost) that elements are in (-1), and the level
+    of their heading (0).
+    """
+    out = np.empty((len(elements), 4), np.int32)
+    for i in range(len(elements)):
+        pre = item = cell = -1
+        heading = hops = 0
+        element = elements[i]
+        while element >= 0 and hops < 64:
+            name = tag[element]
+            if name == _PRE or name == _LISTING or name == _XMP:  # noqa: PLR1714, SIM109 - compiled code compares with each
+                pre = element
+            elif name == _LI and item < 0 and cell < 0:
+                item = element
+            elif (name == _TD or name == _TH) and cell < 0:  # noqa: PLR1714, SIM109
+                cell = element
+            elif _H1 <= name <= _H6 and heading == 0:
+                heading = name - _H1 + 1
+            element = parent[element]
+            hops += 1
+        out[i, 0], out[i, 1], out[i, 2], out[i, 3] = pre, item, cell, heading
+    return out
 
 
 def _row_of(page: Scan, cell: int) -> int:

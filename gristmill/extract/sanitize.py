@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gristmill.extract import hints, maths, scan, tags, traits
-from gristmill.extract.hidden import hidden_elements
+from gristmill.extract import hidden, hints, maths, scan, tags, traits
+from gristmill.extract.literals import Literals
 from gristmill.extract.scan import Scan
 
 _MAGIC = (
@@ -20,7 +20,7 @@ _MAGIC = (
 )
 _HTML = re.compile(r"\s*(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE | re.DOTALL)
 # Elements whose content is no text of the page. Their markup goes too: engines parse faster without it.
-_NESTED_OPENING = re.compile(rb"<!--|<script", re.IGNORECASE)
+_NESTED_OPENING = re.compile(rb"<(?:!--|script)", re.IGNORECASE)
 _INERT = np.zeros(len(tags.NAMES), bool)
 for _name in ("script", "style", "noscript", "template", "iframe", "textarea", "noembed", "noframes", "object", "embed",
               "applet", "canvas", "video", "audio", "svg", "math", "datalist"):
@@ -48,9 +48,11 @@ _JOINER_SCRIPTS = "\u0600-\u07ff\u08a0-\u0dff\u1000-\u109f\u1780-\u17ff\u1800-\u
 _EMOJI = "\u2190-\u2bff\ufe0f\U0001f000-\U0001faff"
 _JOINED = re.compile(f"(?<=[{_JOINER_SCRIPTS}{_EMOJI}])[\u200c\u200d](?=[{_JOINER_SCRIPTS}{_EMOJI}])")
 _SMUGGLED = re.compile("[\U000e0000-\U000e01ef]")
+_SMUGGLED_IN_UTF8 = b"\xf3\xa0"  # as each of them begins
 _CONTROL = re.compile("[\x00-\x08\x0b\x0e-\x1f\x7f]")
 _ODD = re.compile("[\x00-\x08\x0b-\x1f\x7f\x85\xa0\u2028\u2029]")
 _SPACES = str.maketrans({"\r": "\n", "\x0c": "\n", "\u2028": "\n", "\u2029": "\n", "\u0085": "\n", "\u00a0": " "})
+_WORDS = Literals((*maths.WORDS, *hidden.WORDS, *traits.WORDS))  # all that anybody looks for, in one pass
 _BLANKS = re.compile(r"\n{3,}")
 
 
@@ -93,18 +95,20 @@ def clean(text: str) -> Clean:
     """Take hidden and active content out of a page, and write maths as LaTeX."""
     whole = text.encode("utf-8", "replace")
     page = scan.scan(whole)
-    cuts: list[tuple[int, int, bytes]] = maths.replacements(page)
+    seen = _WORDS.occur(whole)
+    cuts: list[tuple[int, int, bytes]] = maths.replacements(page, seen[: len(maths.WORDS)])
     gone = np.flatnonzero(
         (page.kind == scan.SKIPPED) | ((page.kind == scan.START) & _INERT[page.tag]))
     for token in gone.tolist():
         cuts.append((int(page.start[token]), _end(page, token), b""))
     cuts += [(a, b, b"") for a, b in _ambiguous_tags(page, whole)]
-    hidden = hidden_elements(page)
-    spans = [(int(page.start[t]), page.outer_end(t)) for t in hidden.tolist()]
+    unseen = hidden.elements(page, seen[len(maths.WORDS) : -len(traits.WORDS)])
+    spans = [(int(page.start[t]), page.outer_end(t)) for t in unseen.tolist()]
     cuts += [(a, b, b"") for a, b in spans]
     tags_found = ("hidden_removed",) if spans else ()
     return Clean(_splice(whole, cuts).decode("utf-8", "replace"), _title(page),
-                 _prose(page, hidden) + smuggled(text), traits.traits(whole), tags_found)
+                 _prose(page, unseen) + (smuggled(text) if _SMUGGLED_IN_UTF8 in whole else 0),
+                 traits.traits(whole, seen[-len(traits.WORDS) :]), tags_found)
 
 
 def _ambiguous_tags(page: Scan, whole: bytes) -> list[tuple[int, int]]:
@@ -115,10 +119,10 @@ def _ambiguous_tags(page: Scan, whole: bytes) -> list[tuple[int, int]]:
     last = len(page) - 1
     if last >= 0 and page.kind[last] in (scan.START, scan.END) and whole[int(page.end[last]) - 1] != ord(">"):
         out.append((int(page.start[last]), int(page.end[last])))
-    for found in _NESTED_OPENING.finditer(whole):
-        token = int(np.searchsorted(page.start, found.start(), side="right")) - 1
-        if page.kind[token] in (scan.START, scan.END) and found.start() > page.start[token]:
-            out.append((int(page.start[token]), int(page.end[token])))
+    places = np.array([found.start() for found in _NESTED_OPENING.finditer(whole)], np.int64)
+    tokens = np.searchsorted(page.start, places, side="right") - 1
+    inside = np.isin(page.kind[tokens], (scan.START, scan.END)) & (places > page.start[tokens])
+    out += [(int(page.start[token]), int(page.end[token])) for token in tokens[inside].tolist()]
     return out
 
 
@@ -152,7 +156,7 @@ def _title(page: Scan) -> str | None:
     return " ".join(html.unescape(value).split())[:1000] or None
 
 
-def _prose(page: Scan, hidden: np.ndarray) -> int:
+def _prose(page: Scan, unseen: np.ndarray) -> int:
     """Characters of running text in hidden elements.
 
     Menus, dialogues, forms, messages and links wait hidden on every other page until a script shows them. Text is
@@ -161,7 +165,7 @@ def _prose(page: Scan, hidden: np.ndarray) -> int:
     """
     total = 0
     done = -1
-    for element in hidden.tolist():
+    for element in unseen.tolist():
         last = int(page.close[element])
         if element <= done or page.tag[element] in _EXCUSED_LIST or int(page.hint[element]) & _EXCUSED_HINTS:
             continue
@@ -210,7 +214,9 @@ def _excused(page: Scan, token: int, top: int) -> bool:
 
 def smuggled(text: str) -> int:
     """How many characters of a text are tags or supplementary variation selectors."""
-    return len(_SMUGGLED.findall(text)) if _SMUGGLED.search(text) else 0
+    if text.isascii() or _SMUGGLED_IN_UTF8 not in text.encode("utf-8", "replace"):
+        return 0
+    return len(_SMUGGLED.findall(text))
 
 
 def visible(text: str) -> str:

@@ -38,31 +38,44 @@ _SOFTWARE: tuple[tuple[bytes, str], ...] = (  # in lower case
     *((w, "docs") for w in (b"sphinx", b"docusaurus", b"mkdocs", b"readthedocs", b"gitbook", b"mediawiki", b"javadoc",
                             b"doxygen", b"asciidoc")),
 )
-_WORDS = Literals(w for w, _ in _SOFTWARE)
+_DATED, _TYPED, _SCHEMA, _PRESS = (
+    (b"article:published_time", b"datePublished"), (b'"@type"',), (b"schema.org/",), (b"wp-content", b"wp-includes"))
+_CASED = (_OG, *_DATED, *_TYPED, *_SCHEMA, *_PRESS)  # looked for as they are, where any case of them occurs
+WORDS = (*(w for w, _ in _SOFTWARE), *(w.lower() for w in _CASED))
+_WORDS = Literals(WORDS)
 
 
-def traits(page: bytes) -> int:
+def traits(page: bytes, seen: list[bool]) -> int:
     """Bits of the traits (``NAMES``) that a page has. Literals are looked for first: patterns are slow on a whole
     page.
+
+    ``seen``: which of ``WORDS`` occur in the page.
     """
-    head = page[:LIMIT]
-    found = _og(head)
-    if b"article:published_time" in head or b"datePublished" in head:
+    head = page[:LIMIT] if len(page) > LIMIT else page
+    if len(page) > LIMIT:
+        seen = _WORDS.occur(head)
+    some = {w for w, there in zip(_CASED, seen[len(_SOFTWARE) :], strict=True) if there}
+
+    def has(words: tuple[bytes, ...]) -> bool:
+        return any(w in some and w in head for w in words)
+
+    found = _og(head) if _OG in some else set()
+    if has(_DATED):
         found.add("published")
-    if b'"@type"' in head:
+    if has(_TYPED):
         kinds = set(_LD.findall(head))
         found.update(name for name, members in _LD_KINDS.items() if kinds & members)
         if any(k.endswith(b"Article") for k in kinds):
             found.add("ld_article")
-    if b"schema.org/" in head:
+    if has(_SCHEMA):
         kinds = set(_MICRO.findall(head))
         if any(b"Article" in k or k.startswith(b"BlogPosting") for k in kinds):
             found.add("micro_article")
         if any(k.startswith((b"Product", b"Offer")) for k in kinds):
             found.add("micro_product")
-    if b"wp-content" in head or b"wp-includes" in head:
+    if has(_PRESS):
         found.add("wordpress")
-    found.update(kind for (_, kind), seen in zip(_SOFTWARE, _WORDS.occur(head), strict=True) if seen)
+    found.update(kind for (_, kind), there in zip(_SOFTWARE, seen, strict=False) if there)
     return sum(1 << number for number, name in enumerate(NAMES) if name in found)
 
 
