@@ -145,6 +145,18 @@ def take(pipeline: Pipeline, crawl: str, *, landing: str | None, workers: int, o
     return made
 
 
+def charge(pipeline: Pipeline, crawl: str) -> str:
+    """Keep the crawl's bill beside it; returns its one line."""
+    from gristmill.plan import assumptions
+    from gristmill.plan.bill import bill, record, summary
+
+    store = Store(pipeline.site.store)
+    values = assumptions.values(assumptions.read(pipeline.site.assumptions))
+    found = bill(store, Plan(pipeline.params), crawl, values)
+    record(store, found)
+    return summary(found)
+
+
 def freeze(pipeline: Pipeline, version: str, crawls: Sequence[str], recipe: str | None, force: bool) -> str:
     """Build the manifest of a version as a Dagster run; returns its hash."""
     from gristmill.release.manifest import manifest_is_current
@@ -231,6 +243,7 @@ def run(argv: Sequence[str]) -> int:
                  buckets=_bucket_range(args.buckets, pipeline.params.grid.host_buckets))
             yields = stage_yields(Store(pipeline.site.store), Plan(pipeline.params), crawl)
             print(f"\nyield of {crawl}\n{render(yields)}\n")
+            print(f"{charge(pipeline, crawl)}\n")
         if args.manifest:
             freeze(pipeline, args.manifest, args.only, args.recipe, args.force)
     print(f"done in {time.monotonic() - started:.1f} s", file=sys.stderr)

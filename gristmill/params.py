@@ -313,6 +313,8 @@ class SiteConfig(BaseModel):
     holdout: str = "state/holdout"
     models: str = "state/models"
     recipe: str | None = None
+    assumptions: str | None = None  # prices and volumes that differ from gristmill/plan/assumptions.yaml
+    archive: str | None = None  # where old crawls' heavy files go; a bucket with a lifecycle rule, or another disk
     holdout_env: str = Field("", pattern=r"^[A-Z0-9_]*$")  # HOLDOUT_: credentials from HOLDOUT_AWS_ACCESS_KEY_ID, ...
     executor: Literal["in_process", "k8s"] = "in_process"  # k8s: Dagster gives every stage of a run a pod of its own
     gpu: GpuPods | None = None  # with executor k8s: where stages that use a GPU go
@@ -348,7 +350,7 @@ def read_pipeline(path: str | Path) -> Pipeline:
         lines = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
         raise ParameterError(f"{file}: {lines}") from error
     base = file.resolve().parent
-    places = ("store", "landing", "holdout", "models", "recipe")
+    places = ("store", "landing", "holdout", "models", "recipe", "assumptions", "archive")
     update: dict[str, Any] = {n: _resolve(base, getattr(pipeline.site, n)) for n in places}
     if pipeline.site.paging is not None:
         update["paging"] = pipeline.site.paging.resolved(base)

@@ -32,6 +32,7 @@ class Line:
     stored_bytes: int
     compute_money: float
     storage_money: float
+    archived_bytes: int = 0  # in a cold archive; not in stored_bytes
 
 
 @dataclass(frozen=True)
@@ -83,7 +84,9 @@ def bill(store: Store, plan: Plan, crawl: str, values: Mapping[str, float]) -> B
         runs = [store.run_info(Key(stage.name, m.fingerprint, m.crawl, m.bucket)) for m in manifests]
         cores = sum(float(r.get("cpu_s", 0.0)) for r in runs) / 3600
         gpus = sum(float(r.get("gpu_s", 0.0)) for r in runs) / 3600
-        stored = sum(f.bytes for m in manifests for f in m.files)
+        cold = [m for m in manifests if store.archived(Key(stage.name, m.fingerprint, m.crawl, m.bucket)) is not None]
+        archived = sum(f.bytes for m in cold for f in m.files)
+        stored = sum(f.bytes for m in manifests for f in m.files) - archived
         docs = sum(m.counts.docs_in for m in manifests)
         if stage.name == "shards":
             tokens = sum(int(m.info.get("tokens", 0)) for m in manifests)
@@ -92,7 +95,7 @@ def bill(store: Store, plan: Plan, crawl: str, values: Mapping[str, float]) -> B
             landed = docs
         lines.append(Line(stage.name, len(manifests), docs, cores, gpus, stored,
                           cores * prices["core_hour"] + gpus * prices["gpu_hour"],
-                          stored / TB * prices["hot_tb_month"]))
+                          stored / TB * prices["hot_tb_month"] + archived / TB * prices["cold_tb_month"], archived))
     other = _other_bytes(store, plan, crawl)
     return Bill(crawl, tuple(lines), other, other / TB * prices["hot_tb_month"], prices, landed, tokens)
 
@@ -101,9 +104,9 @@ def _other_bytes(store: Store, plan: Plan, crawl: str) -> int:
     """Bytes of the crawl's partitions that today's parameters did not make."""
     total = 0
     for stage in FUNNEL:
-        today = plan.fingerprints[stage.name]
-        total += sum(size for path, size in store.blobs.list(stage.name)
-                     if f"/crawl={crawl}/" in path and path.split("/")[1] != today)
+        for fingerprint in store.blobs.children(stage.name)[0]:
+            if fingerprint != plan.fingerprints[stage.name]:
+                total += sum(size for _, size in store.blobs.list(f"{stage.name}/{fingerprint}/crawl={crawl}"))
     return total
 
 
@@ -134,15 +137,16 @@ def summary(found: Bill) -> str:
 
 def render(found: Bill) -> str:
     """The bill as a table."""
-    head = (f"{'stage':<20} {'docs in':>12} {'core-h':>10} {'GPU-h':>8} {'stored MB':>11} {'compute $':>11} "
-            f"{'$ a month':>10}")
+    head = (f"{'stage':<20} {'docs in':>12} {'core-h':>10} {'GPU-h':>8} {'stored MB':>11} {'cold MB':>9} "
+            f"{'compute $':>11} {'$ a month':>10}")
     out = [f"bill of {found.crawl}, at ${found.prices['core_hour']:g} a core-hour, ${found.prices['gpu_hour']:g} a "
            f"GPU-hour, ${found.prices['hot_tb_month']:g} a TB and month", head, "-" * len(head)]
     for line in found.lines:
         out.append(f"{line.stage:<20} {line.docs:>12,} {line.core_hours:>10.4f} {line.gpu_hours:>8.4f} "
-                   f"{line.stored_bytes / 1e6:>11,.2f} {line.compute_money:>11,.5f} {line.storage_money:>10,.5f}")
+                   f"{line.stored_bytes / 1e6:>11,.2f} {line.archived_bytes / 1e6:>9,.2f} "
+                   f"{line.compute_money:>11,.5f} {line.storage_money:>10,.5f}")
     if found.other_bytes:
-        out.append(f"{'other parameters':<20} {'':>12} {'':>10} {'':>8} {found.other_bytes / 1e6:>11,.2f} {'':>11} "
-                   f"{found.other_money:>10,.5f}")
+        out.append(f"{'other parameters':<20} {'':>12} {'':>10} {'':>8} {found.other_bytes / 1e6:>11,.2f} {'':>9} "
+                   f"{'':>11} {found.other_money:>10,.5f}")
     out.append(summary(found))
     return "\n".join(out)

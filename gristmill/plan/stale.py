@@ -4,7 +4,7 @@ Belongs here: comparing manifests; this is the authority on staleness (Dagster's
 Does not belong here: launching anything.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from gristmill.funnel import FUNNEL, Plan
@@ -23,10 +23,14 @@ class StageState:
     wanting: tuple[int, ...]
 
 
-def survey(store: Store, plan: Plan, site: SiteConfig, crawl: str) -> list[StageState]:
+def survey(store: Store, plan: Plan, site: SiteConfig, crawl: str,
+           touched: Mapping[str, Collection[int]] | None = None) -> list[StageState]:
     """Every stage of a crawl: which partitions are current, and which are not.
 
     A partition below one that is not current counts as not current: what it will read may change.
+
+    Args:
+        touched: stage -> buckets that count as not current, for a question of what a change would cost.
     """
     out: list[StageState] = []
     wanting_stages: dict[str, set[int]] = {}
@@ -39,7 +43,7 @@ def survey(store: Store, plan: Plan, site: SiteConfig, crawl: str) -> list[Stage
             upstream = any(
                 bucket in wanting_stages.get(i.asset, ()) if i.scope == "bucket" else bool(wanting_stages.get(i.asset))
                 for i in stage.inputs
-            )
+            ) or bucket in (touched or {}).get(stage.name, ())
             part = partition_of(Task(store, plan.params, site, stage.name, None if stage.by == "site" else crawl,
                                      None if bucket < 0 else bucket))
             (wanting if upstream or is_current(part) is None else current).append(bucket)

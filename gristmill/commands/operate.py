@@ -1,0 +1,122 @@
+"""Commands of a running site: where the time went, what a crawl cost, what of it is archived.
+
+Belongs here: arguments and printing. Does not belong here: the work (``observe/profile.py``, ``plan/bill.py``,
+``plan/archive.py``).
+"""
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from gristmill.commands.places import add_pipeline, pipeline_of
+from gristmill.errors import ParameterError
+
+
+def _profile(commands: Any) -> None:
+    parser = commands.add_parser("profile", help="where a crawl's time went, and what holds each stage back")
+    parser.add_argument("crawl", nargs="?", help="default: every crawl")
+    add_pipeline(parser)
+
+    def call(args: argparse.Namespace) -> int:
+        from gristmill.observe.profile import profile, render
+        from gristmill.registry import Registry
+
+        place = pipeline_of(args)
+        registry = Registry(place.store)
+        if args.crawl:
+            registry.ordinal(args.crawl)  # raises, with what there is
+        for crawl in [args.crawl] if args.crawl else registry.crawls():
+            print(f"profile of {crawl}, seconds\n{render(profile(place.store, place.plan, crawl))}\n")
+        return 0
+
+    parser.set_defaults(call=call)
+
+
+def _bill(commands: Any) -> None:
+    parser = commands.add_parser("bill", help="what a crawl cost: core-hours, GPU-hours, storage")
+    parser.add_argument("crawl", nargs="?", help="default: every crawl")
+    parser.add_argument("--assumptions", type=Path, metavar="FILE", help="prices that differ from the packaged ones")
+    add_pipeline(parser)
+
+    def call(args: argparse.Namespace) -> int:
+        from gristmill.plan import assumptions
+        from gristmill.plan.bill import bill, render
+        from gristmill.registry import Registry
+
+        place = pipeline_of(args)
+        registry = Registry(place.store)
+        if args.crawl:
+            registry.ordinal(args.crawl)
+        values = assumptions.values(assumptions.read(args.assumptions or place.site.assumptions))
+        for crawl in [args.crawl] if args.crawl else registry.crawls():
+            print(render(bill(place.store, place.plan, crawl, values)) + "\n")
+        return 0
+
+    parser.set_defaults(call=call)
+
+
+def _archive(commands: Any) -> None:
+    parser = commands.add_parser(
+        "archive", help="move the heavy files of old crawls to a cold place",
+        description="Copies, reads back and verifies before anything hot is removed. Commit records, verdicts, the "
+                    "index, shards and the catalogue stay hot.",
+    )
+    parser.add_argument("crawls", nargs="*", metavar="CRAWL")
+    parser.add_argument("--to", metavar="PLACE", help="folder or s3:// of the archive (default: the site's)")
+    parser.add_argument("--keep", type=int, metavar="N", help="all crawls but the newest N")
+    parser.add_argument("--older-than", type=float, metavar="DAYS", help="crawls last worked on so many days ago")
+    parser.add_argument("--asset", action="append", help="only this asset (repeat for several)")
+    parser.add_argument("--lifecycle", action="store_true",
+                        help="print the lifecycle rule for the archive's bucket, and do nothing else")
+    add_pipeline(parser)
+    parser.set_defaults(call=archive)
+
+
+def archive(args: argparse.Namespace) -> int:
+    """``gristmill archive``."""
+    from gristmill.plan import archive as cold
+
+    if args.lifecycle:
+        print(json.dumps(cold.lifecycle(), indent=2))
+        return 0
+    place = pipeline_of(args)
+    to = args.to or place.site.archive
+    if not to:
+        raise ParameterError("name the archive: --to FOLDER or --to s3://bucket/prefix, or site.archive in the file")
+    if not args.crawls and args.keep is None and args.older_than is None:
+        raise ParameterError("name crawls, or a bound: --keep N, --older-than DAYS")
+    if args.keep is not None and args.keep < 0:
+        raise ParameterError("--keep must be 0 or more")
+    where = to if "://" in to else str(Path(to).resolve())
+    chosen = args.crawls or cold.older(place.store, keep=args.keep, days=args.older_than)
+    if not chosen:
+        print("no crawl is past the bound")
+    for crawl in chosen:
+        moved = cold.archive(place.store, crawl, where, assets=args.asset or cold.COLD)
+        print(f"{crawl}: {moved.files:,} files, {moved.bytes / 1e6:,.1f} MB moved to {where}" if moved.files
+              else f"{crawl}: nothing to move")
+    return 0
+
+
+def _restore(commands: Any) -> None:
+    parser = commands.add_parser("restore", help="bring a crawl's archived files back, verified")
+    parser.add_argument("crawl")
+    parser.add_argument("--asset", action="append", help="only this asset (repeat for several)")
+    add_pipeline(parser)
+
+    def call(args: argparse.Namespace) -> int:
+        from gristmill.plan import archive as cold
+        from gristmill.registry import Registry
+
+        place = pipeline_of(args)
+        Registry(place.store).ordinal(args.crawl)
+        moved = cold.restore(place.store, args.crawl, assets=args.asset or cold.COLD)
+        print(f"{args.crawl}: {moved.files:,} files, {moved.bytes / 1e6:,.1f} MB restored" if moved.partitions
+              else f"{args.crawl}: nothing of it is archived")
+        return 0
+
+    parser.set_defaults(call=call)
+
+
+COMMANDS = [_profile, _bill, _archive, _restore]
