@@ -49,7 +49,8 @@ class Past:
 def retention(past: Past, stage: str, buckets: Sequence[int]) -> list[Finding]:
     """The retention check of a stage: the crawl's finding first (bucket None), then one a bucket.
 
-    A bucket passes when it and its crawl are in band and everything that the stage before put out came in.
+    A bucket passes when it is in band and everything that the stage before put out came in. Where the crawl is out of
+    band and no bucket by itself is, all are.
     """
     store, plan, crawl = past.store, past.plan, past.crawl
     params = plan.params.observe
@@ -64,6 +65,9 @@ def retention(past: Past, stage: str, buckets: Sequence[int]) -> list[Finding]:
     if lost.get(None):
         whole |= _fault(stage, "continuity", lost[None])
     crawl_passed = found.worst is None and not lost.get(None)
+    # The crawl is out and no bucket by itself explains it: then every bucket is.
+    one_is = any(not v.passed for vs in found.buckets.values() for v in vs) or any(b is not None for b in lost)
+    shared = not crawl_passed and not one_is
     out = [Finding(crawl, None, crawl_passed, whole)]
     for bucket in buckets:
         if bucket not in made:
@@ -74,9 +78,9 @@ def retention(past: Past, stage: str, buckets: Sequence[int]) -> list[Finding]:
         own = all(v.passed for v in found.buckets[bucket]) and not lost.get(bucket)
         if lost.get(bucket):
             facts |= _fault(stage, "continuity", lost[bucket])
-        elif own and not crawl_passed:
+        elif own and shared:
             facts |= {"judged": "crawl", **_pointer(whole)}
-        out.append(Finding(crawl, bucket, own and crawl_passed, facts))
+        out.append(Finding(crawl, bucket, own and not shared, facts))
     return out
 
 
@@ -109,6 +113,7 @@ def volume(past: Past, stage: str, buckets: Sequence[int]) -> list[Finding]:
     if len(now) == past.plan.buckets:
         whole = crawl_volume(sum(now.values()), [sum(e.values()) for e in earlier], params.volume_factor,
                              params.min_docs)
+    shared = not whole.passed and all(v.passed for v in each.values())
     out = [Finding(past.crawl, None, whole.passed, _amount(stage, whole))]
     for bucket in buckets:
         if bucket not in each:
@@ -116,9 +121,9 @@ def volume(past: Past, stage: str, buckets: Sequence[int]) -> list[Finding]:
                 stage, "missing", f"{stage} {past.crawl}|{bucket:04d} has not been committed")))
             continue
         facts = _amount(stage, each[bucket])
-        if each[bucket].passed and not whole.passed:
+        if shared:
             facts |= {"judged": "crawl", **_pointer(out[0].metadata)}
-        out.append(Finding(past.crawl, bucket, each[bucket].passed and whole.passed, facts))
+        out.append(Finding(past.crawl, bucket, each[bucket].passed and not shared, facts))
     return out
 
 

@@ -31,6 +31,7 @@ class Band:
     width: float = 0.10
     one_sided: bool = False
     blocking: bool = False
+    unit: str = "docs"  # what the expected range is of; a history is compared in documents and bytes
 
 
 # Widths hold for every baseline: they say how much the same crawl next month may differ.
@@ -54,7 +55,7 @@ WEB: dict[str, Band] = {
     "quality": Band(0.33, 0.37, 0.03),
     "safety": Band(0.99, 1.0, 0.01, one_sided=True),  # over 99 %; the alert at 98 is ours
     "contamination": Band(0.985, 1.0, 0.005, one_sided=True),  # over 98.5 %, alert under 98
-    END_TO_END: Band(0.05, 0.07, 0.015),  # by bytes
+    END_TO_END: Band(0.05, 0.07, 0.015, unit="bytes"),
 }
 
 # The demo of ``gristmill demo make``, whose text is clean and whose faults are planted: wide, measured on it at 300 to

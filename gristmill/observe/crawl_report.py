@@ -126,7 +126,8 @@ def documents(store: Store, plan: Plan, crawl: str) -> dict[str, Any]:
     hosts: list[tuple[str, int]] = []
     total = {"documents": 0, "tokens": 0, "bytes": 0}
     kept: dict[str, list[float]] = {}
-    text = manifests(store, plan, "text", crawl)
+    text = counts(store, plan, "text", crawl)
+    sizes = {b: m.counts.bytes_out for b, m in manifests(store, plan, "text", crawl).items()}
     for bucket, manifest in manifests(store, plan, "catalogue", crawl).items():
         key = Key("catalogue", manifest.fingerprint, crawl, bucket)
         table = store.read(key, _wanted(store_columns(store, key)))
@@ -143,10 +144,10 @@ def documents(store: Store, plan: Plan, crawl: str) -> dict[str, Any]:
         total["documents"] += there.num_rows
         total["tokens"] += pc.sum(there["n_tokens"]).as_py() or 0
         total["bytes"] += pc.sum(there["released_bytes"]).as_py() or 0
-        whole = text[bucket].counts if bucket in text else Yield()
+        whole = text.get(bucket, Count())
         passed = there.filter(pa.array(_reference(there))) if there.num_rows else there
-        kept[str(bucket)] = [whole.docs_out, passed.num_rows, whole.bytes_out,
-                             pc.sum(passed["released_bytes"]).as_py() or 0, 0, 1.0]
+        kept[str(bucket)] = [whole.docs_kept, passed.num_rows, sizes.get(bucket, 0),
+                             pc.sum(passed["released_bytes"]).as_py() or 0, 0, round(whole.clump, 3)]
     return {"tokens": {s: dict(sorted(v.items())) for s, v in sorted(tokens.items())}, "sources": sources,
             "top_hosts": hosts, "total": total, END_TO_END: kept,
             "mean_tokens": round(total["tokens"] / total["documents"], 3) if total["documents"] else None}

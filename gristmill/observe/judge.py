@@ -96,13 +96,19 @@ def _crawl(now: Mapping[int, Count], past: Sequence[Past], band: Band, min_docs:
     if before:
         ratios = [r for t, _ in before if (r := t.ratio(unit)) is not None]
         median = statistics.median(ratios)
-        # Sampling error of this crawl and of the crawls it is compared with; noise between crawls is what width is for.
+        # Sampling error only; noise between crawls is what width is for. From the past alone once there is enough of
+        # it: a fault that hits some buckets more than others must not widen the band that it is judged by.
         habits = _habits([p for _, p in before], min_docs, unit) if len(before) > 1 else {}
-        error = max(_error(now, unit, habits), statistics.median(_error(p.buckets, unit, habits) for _, p in before))
+        excess = [(_error(p.buckets, unit, habits) / _binomial(t.ratio(unit) or 0.0, t.docs_in), p) for t, p in before]
+        error = statistics.mean(e * e for e, _ in excess) ** 0.5 * _binomial(median, total.docs_in)
+        if len(before) < 3:
+            error = max(error, _error(now, unit, habits))
+        else:
+            quantile = student(sum(len(p.buckets) - 1 for _, p in excess), 2)
         margin = quantile * error * (1 + 1 / len(before)) ** 0.5
         low, high = median - band.width - margin, median + band.width + margin
         basis = f"median of the last {len(before)} crawls"
-    elif band.low is not None and band.high is not None and unit == "docs":
+    elif band.low is not None and band.high is not None and unit == band.unit:
         median = (band.low + band.high) / 2
         margin = quantile * _error(now, unit, {})
         low, high = band.low - band.width - margin, band.high + band.width + margin
@@ -145,7 +151,7 @@ def _buckets(now: Mapping[int, Count], past: Sequence[Past], band: Band, min_doc
     return out
 
 
-LARGE_HOSTS = 2.5  # errors of hosts that move as one: what the largest hosts of a bucket may do by themselves
+LARGE_HOSTS = 3.0  # errors of hosts that move as one: what the largest hosts of a bucket may do by themselves
 SEEN = 2.0  # times the largest deviation seen is still ordinary
 
 

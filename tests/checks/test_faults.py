@@ -1,0 +1,139 @@
+"""Faults planted in real stages: each is caught in its run by the check that should, and told once."""
+
+import gzip
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pyarrow as pa
+
+import launch
+from definitions import build_definitions
+from gristmill import models, schemas
+from gristmill.acquire import stages as acquire
+from gristmill.deduplicate import stages as deduplicate
+from gristmill.demo.warc import Fetch, listing, warc_file
+from gristmill.observe.history import acknowledge
+from gristmill.partition import Partition
+from tests.checks.conftest import GRID, NOW, Site, with_params
+
+
+def test_an_ordinary_crawl_is_told_of_nowhere(site: Site):
+    assert site.take([n for n in GRID if n != "text"])
+    assert site.out() == set()
+    assert site.pages() == []
+
+
+def test_an_encoding_regression_shows_at_language(site: Site, monkeypatch):
+    read = Partition.read
+
+    def garbled(part, asset, columns=None, **where):
+        """Every text decoded with a code page of another alphabet."""
+        table = read(part, asset, columns, **where)
+        if part.stage.name != "language" or asset != "text" or "text" not in table.column_names:
+            return table
+        texts = [t.encode().decode("cp037") for t in table["text"].to_pylist()]
+        at = table.column_names.index("text")
+        return table.set_column(at, "text", pa.array(texts, pa.large_string()))
+
+    monkeypatch.setattr(Partition, "read", garbled)
+    assert site.take(["language"])
+    assert site.out() == {("language", "retention")}
+    verdict = site.verdicts()["language", "retention"]
+    assert verdict.metadata["direction"].value == "down"
+    assert "encoding regression" in verdict.metadata["likely_causes"].data[0]
+    assert len(site.pages()) == 1
+
+
+def test_an_index_that_is_not_loaded_stops_what_follows(site: Site, monkeypatch):
+    monkeypatch.setattr(deduplicate, "earlier", lambda part, asset: [])
+    assert not site.take(["near", "band_index", "heuristics"])
+    assert ("near", "index_loaded") in site.out()
+    verdict = site.verdicts()["near", "index_loaded"]
+    assert verdict.blocking
+    assert "band index" in verdict.metadata["likely_causes"].data[0]
+    made = {e.asset_key.to_user_string() for e in _materialised(site)}
+    assert made == {"near"}, "the next stages ran on documents that earlier crawls have"
+    assert len(site.pages()) == 1
+
+
+def test_a_swapped_classifier_stops_what_follows_until_it_is_acknowledged(site: Site, tmp_path):
+    cache = Path(site.pipeline.site.models)
+    mine = tmp_path / "models"
+    shutil.copytree(cache, mine)
+    ref = site.pipeline.params.quality.classifier
+    other = tmp_path / "other.bin"
+    other.write_bytes(models.resolve(ref, mine).read_bytes() + b"x")
+    places = site.pipeline.site.model_copy(update={"models": str(mine)})
+    swapped = with_params(site.pipeline, quality={"classifier": models.put(other, mine)}).model_copy(
+        update={"site": places})
+    assert not site.take(["quality"], swapped)
+    assert site.out() == {("quality", "same_scorers")}
+    assert "swapped" in site.verdicts()["quality", "same_scorers"].metadata["likely_causes"].data[0]
+    assert len(site.pages()) == 1
+    from gristmill.funnel import Plan
+
+    acknowledge(site.store, Plan(swapped.params), "quality", "retrained on more languages")
+    assert site.take(["quality"], swapped)
+    assert site.out() == set()
+
+
+def test_a_mistyped_parameter_shows_though_it_changes_the_fingerprint(site: Site):
+    mistyped = with_params(site.pipeline, language={"min_words": 500})  # 50 was meant
+    assert site.take(["language"], mistyped)
+    assert site.out() == {("language", "retention")}
+    verdict = site.verdicts()["language", "retention"]
+    assert "mistyped" in " ".join(verdict.metadata["likely_causes"].data)
+    assert verdict.metadata["top_reasons"].data["degenerate_short"] > 0
+    assert len(site.pages()) == 1
+
+
+def test_a_lost_bucket_shows_where_it_was_lost(site: Site, monkeypatch):
+    whole = acquire.raw_warc
+
+    def lossy(part):
+        if part.bucket != 3:
+            return whole(part)
+        part.write_bytes(b"", role="warc", suffix=".warc.zst")
+        part.write(schemas.empty(schemas.RAW_INDEX), schemas.RAW_INDEX)
+        part.write(schemas.empty(schemas.QUARANTINE), schemas.QUARANTINE, role="quarantine")
+        part.report()
+        return None
+
+    monkeypatch.setattr(acquire, "raw_warc", lossy)
+    assert site.take(["raw_warc"])
+    assert site.out() == {("raw_warc", "volume"), ("raw_warc", "retention")}  # too few; and not all that were read
+    volumes = {p[-4:]: e.passed for p, e in site.partitions("raw_warc", "volume").items()}
+    assert volumes == {"0000": True, "0001": True, "0002": True, "0003": False}
+    assert "lost" in site.verdicts()["raw_warc", "volume"].metadata["likely_causes"].data[0]
+    assert len(site.pages()) == 1
+
+
+def test_a_host_flood_names_the_host(site: Site, tmp_path):
+    landing = tmp_path / "landing"
+    shutil.copytree(site.pipeline.site.landing, landing)
+    when = datetime(2026, 5, 11, tzinfo=UTC)
+    pages = [Fetch(f"flood{n}", f"https://flood.example/{n}", when, f"<p>Offer number {n} of many.</p>".encode() * 9)
+             for n in range(400)]
+    paths = landing / "crawl-data" / NOW / "warc.paths.gz"
+    names = gzip.decompress(paths.read_bytes()).decode().split()
+    name = names[0].replace("-00000.warc.gz", "-00099.warc.gz")
+    (landing / name).write_bytes(warc_file(name, NOW, pages))
+    paths.write_bytes(listing([*names, name]))
+    flooded = site.pipeline.model_copy(update={"site": site.pipeline.site.model_copy(update={"landing": str(landing)})})
+    launch.execute(build_definitions(flooded), site.instance, "landing_job", tags={}, partition=NOW,
+                   ops={"landing": {"config": {"workers": 1, "force": True}}})
+    assert site.take(["crawl_slices", "raw_warc", "unique_records"], flooded)
+    assert ("unique_records", "host_flood") in site.out()
+    verdict = site.verdicts()["unique_records", "host_flood"]
+    assert "flood.example" in verdict.metadata["why"].value
+    assert len(site.partitions("unique_records", "host_flood")) == 4
+    assert sum(not e.passed for e in site.partitions("unique_records", "host_flood").values()) == 1
+    assert len(site.pages()) == 1
+
+
+def _materialised(site: Site):
+    run = site.instance.get_runs(limit=1)[0]
+    for record in site.instance.all_logs(run.run_id):
+        if record.is_dagster_event and record.dagster_event.is_step_materialization:
+            yield record.dagster_event
