@@ -159,10 +159,48 @@ def _annotate(actions: Any) -> None:
     parser.set_defaults(call=call)
 
 
+def _ablate(actions: Any) -> None:
+    parser = actions.add_parser("ablate", help="train small proxies on each candidate threshold's pool and judge them")
+    parser.add_argument("--crawl", action="append", help="a generation; may be repeated (default: every crawl)")
+    parser.add_argument("--column", default="ensemble_percentile", help="of the table quality")
+    parser.add_argument("--threshold", type=float, nargs="+", required=True, metavar="X", help="candidates")
+    parser.add_argument("--evaluate", nargs=2, action="append", required=True, metavar=("NAME", "FILE"),
+                        help="held-out texts; may be repeated")
+    parser.add_argument("--tokens", type=int, required=True, help="of each proxy (bytes, for the built-in one)")
+    parser.add_argument("--horizon", type=int, help="tokens that the run will take of this pool (default: --tokens)")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--bucket", type=int, action="append", help="a host bucket (default: all)")
+    parser.add_argument("--lang", help="only this language (ISO 639-3)")
+    parser.add_argument("--trainer", metavar="COMMAND", help="trains and judges a proxy of your own: "
+                        "COMMAND TRAIN.jsonl EVALUATIONS SEED prints a JSON object, name to loss")
+    parser.add_argument("--out", type=Path, help="the table as JSON")
+    add_pipeline(parser)
+
+    def call(args: argparse.Namespace) -> int:
+        from gristmill.quality import ablation
+        from gristmill.quality.labelled import read_texts
+        from gristmill.quality.pools import read_pool
+        from gristmill.registry import Registry
+
+        place = pipeline_of(args)
+        crawls = args.crawl or Registry(place.store).crawls()
+        pool = read_pool(place.store, place.plan, place.site, crawls, args.column, buckets=args.bucket, lang=args.lang)
+        held = {name: [t for _, t in read_texts(Path(file))] for name, file in args.evaluate}
+        proxy = ablation.CommandProxy(args.trainer) if args.trainer else None
+        found = ablation.ablate(pool, held, args.threshold, tokens=args.tokens, horizon=args.horizon,
+                                seeds=range(1, args.seeds + 1), proxy=proxy)
+        print(ablation.render(found))
+        if args.out:
+            args.out.write_text(json.dumps(found.plain(), indent=1, sort_keys=True) + "\n", "utf-8")
+        return 0
+
+    parser.set_defaults(call=call)
+
+
 def _quality(commands: Any) -> None:
     parser = commands.add_parser("quality", help="train and judge classifiers, bootstrap labels, ablate a threshold")
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    for add in (_train, _evaluate, _annotate):
+    for add in (_train, _evaluate, _annotate, _ablate):
         add(actions)
 
 
