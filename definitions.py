@@ -16,6 +16,7 @@ for _category in (dg.PreviewWarning, dg.BetaWarning):
 
 from assets.manifest import manifest_asset  # noqa: E402
 from assets.stages import stage_assets  # noqa: E402
+from checks.crawl import crawl_checks  # noqa: E402
 from checks.yields import yield_checks  # noqa: E402
 from gristmill.commands.places import DEFAULTS, parameter_file  # noqa: E402
 from gristmill.errors import ParameterError  # noqa: E402
@@ -26,6 +27,7 @@ from resources.held_sqlite import hold_connections  # noqa: E402
 from resources.places import Places  # noqa: E402
 from sensors.landing import landing_sensor  # noqa: E402
 from sensors.pages import pages_sensor  # noqa: E402
+from sensors.upkeep import upkeep_schedules  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent
 
@@ -49,7 +51,7 @@ def build_definitions(pipeline: Pipeline | None = None, *, reporter: Reporter | 
     site = chosen.site
     assets = stage_assets(plan, reporter or Silent(), site)
     on_grid = [a for a, s in zip(assets, FUNNEL, strict=True) if s.on_grid]
-    checks = yield_checks(assets, plan)
+    checks = [*yield_checks(assets, plan), *crawl_checks(assets, plan)]
     manifest = manifest_asset(plan, site)
     jobs = [
         dg.define_asset_job("funnel_job", selection=dg.AssetSelection.assets(*on_grid),
@@ -64,6 +66,7 @@ def build_definitions(pipeline: Pipeline | None = None, *, reporter: Reporter | 
         asset_checks=checks,
         jobs=jobs,
         sensors=[landing_sensor(plan, jobs), *([pages_sensor(site.paging)] if site.paging else [])],
+        schedules=upkeep_schedules(plan, site),
         resources={
             "places": Places(store=site.store, landing=site.landing, holdout=site.holdout, models=site.models,
                              holdout_env=site.holdout_env),

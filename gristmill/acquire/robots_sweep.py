@@ -42,7 +42,7 @@ CHECKED = pa.schema([
     pa.field("status", pa.int32()),  # 0: no answer
     pa.field("error", pa.string()),
     pa.field("unreachable_since", schemas.TS),
-    pa.field("pages", pa.int64()),  # in the corpus, when its rules were last new
+    pa.field("pages", pa.int64()),  # in the corpus, when its rules were last new; null: not counted
     pa.field("closed", pa.int64()),  # of those, what the newest rules close to one of the site's agents
     pa.field("closed_since", schemas.TS),
 ])
@@ -157,12 +157,15 @@ def _bucket(store: Store, plan: Plan, config: RobotsSweep, bucket: int, out: Swe
         out.left += len(due)
         return
     known, added = _newest(store, plan, bucket), versions(store, bucket).to_pylist()
-    fresh: dict[str, dict[str, Any]] = {}
+    # Versions whose pages are still to be counted, by authority: new ones, and what a killed sweep left uncounted.
+    fresh: dict[str, dict[str, Any]] = {
+        v["authority"]: v for v in added if checked.get(v["authority"], {}).get("pages") is None}
     saved = clock()
     try:
         for authority, answer in asked(due, fetcher, pace, config.concurrency, end, clock):
             when = now()
-            row = checked.setdefault(authority, {"authority": authority, "pages": 0, "closed": 0, "closed_since": None})
+            row = checked.setdefault(
+                authority, {"authority": authority, "pages": None, "closed": 0, "closed_since": None})
             row |= {"checked_ts": when, "status": answer.status, "error": answer.error,
                     "unreachable_since": None if answer.reachable else row.get("unreachable_since") or when}
             version = _version(authority, answer, when, known.get(authority), config.unreachable)
@@ -175,7 +178,7 @@ def _bucket(store: Store, plan: Plan, config: RobotsSweep, bucket: int, out: Swe
                 out.changed += answer.reachable
                 known[authority] = _rules_digest(version["http_status"], version["body"])
                 added.append(version)
-                fresh[authority] = version
+                fresh[authority], row["pages"] = version, None
             if clock() - saved > SAVE_EVERY_S:
                 _save(store, bucket, checked, added)
                 saved = clock()
@@ -248,7 +251,9 @@ def _close(store: Store, plan: Plan, bucket: int, agents: Sequence[str], fresh: 
                 pages[authority] += 1
                 closed[authority] += any(not rules[authority].allows(url, agent) for agent in agents)
     for authority in sorted(fresh):
-        row = checked[authority]
+        row = checked.get(authority)
+        if row is None:
+            continue
         before = row["closed"]
         row |= {"pages": pages[authority], "closed": closed[authority],
                 "closed_since": (row["closed_since"] or when) if closed[authority] else None}

@@ -14,11 +14,14 @@ import pyarrow as pa
 from gristmill import schemas
 from gristmill.deduplicate import bloom, ids
 from gristmill.deduplicate.band_index import GROUP, STARTS, Run, encode
-from gristmill.deduplicate.generations import Generation
+from gristmill.deduplicate.generations import Generation, of
 from gristmill.errors import BandIndexError, DamagedPartitionError
 from gristmill.fingerprint import digest
+from gristmill.funnel import BY_NAME, Plan
+from gristmill.params import SiteConfig
 from gristmill.partition import Partition
-from gristmill.store import Key, PartitionManifest, Yield, parquet_bytes
+from gristmill.registry import Registry
+from gristmill.store import MANIFEST, Key, PartitionManifest, Store, Yield, parquet_bytes
 
 COMPACTED = pa.schema([*schemas.BAND_INDEX, pa.field("generation", pa.uint16())])
 MAX_GENERATIONS = 1 << 16
@@ -86,6 +89,71 @@ def compact(part: Partition, generations: list[Generation]) -> list[Key]:
             state={"generations": [g.state() for g in generations]}, counts=Yield(), info={"entries": merged.num_rows},
         ), {"ended": time.time()})
     return keys
+
+
+@dataclass(frozen=True)
+class Compacted:
+    """What a compaction of a whole site did.
+
+    Attributes:
+        crawls: merged, in order; empty where there was nothing to merge.
+        stopped_at: the first crawl whose generation is not whole yet, if any: it and what follows are left as they are.
+        new: false where it had been done before.
+        entries: of the merged generation.
+        dropped: older merged generations that were deleted.
+    """
+
+    crawls: tuple[str, ...]
+    stopped_at: str | None
+    new: bool
+    entries: int
+    dropped: tuple[str, ...]
+
+
+def compact_site(store: Store, plan: Plan, site: SiteConfig) -> Compacted:
+    """Merge the generations of every crawl up to the first that is not whole, and drop merges that this one replaces.
+
+    The merge before it stays: a run that goes on may have opened it.
+
+    Raises:
+        BandIndexError: a generation is damaged.
+    """
+    crawls = Registry(store).crawls()
+    if not crawls:
+        return Compacted((), None, False, 0, ())
+    part = Partition(store, plan, BY_NAME["near"], crawls[-1], 0, site)
+    whole: list[Generation] = []
+    stopped = None
+    for crawl in crawls:
+        if not all(store.manifest(part.key("band_index", n, crawl)) for n in range(part.buckets)):
+            if any(store.manifest(part.key("band_index", n, crawl)) for n in range(part.buckets)):
+                stopped = crawl
+                break
+            continue  # registered, never taken this far, or made by other parameters: no generation of today's
+        whole += of(part, "band_index", [crawl])
+    if len(whole) < 2:
+        return Compacted((), stopped, False, 0, ())
+    names = tuple(g.crawl for g in whole)
+    new = opened(part, whole)[0].crawls != names
+    keys = compact(part, whole)
+    entries = sum(store.require(k).info["entries"] for k in keys)
+    return Compacted(names, stopped, new, entries, _drop_replaced(part, whole, keys[0]) if new else ())
+
+
+def _drop_replaced(part: Partition, whole: list[Generation], newest: Key) -> tuple[str, ...]:
+    """Delete merges of a shorter prefix of these generations, but for the longest of them."""
+    blobs, base = part.store.blobs, f"{newest.asset}/{newest.fingerprint}"
+    of_length = {}
+    for count in range(2, len(whole)):
+        key = _key(part, whole[:count], 0)
+        if part.store.manifest(key) is not None:
+            of_length[count] = key
+    replaced = [of_length[count] for count in sorted(of_length)[:-1]]
+    for key in replaced:
+        paths = [path for path, _ in blobs.list(f"{base}/crawl={key.crawl}")]
+        for path in sorted(paths, key=lambda p: not p.endswith(f"/{MANIFEST}")):  # first what makes it visible
+            blobs.delete(path)
+    return tuple(str(key.crawl) for key in replaced)
 
 
 def _merge(table: pa.Table) -> pa.Table:

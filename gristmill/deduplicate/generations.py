@@ -5,6 +5,7 @@ Belongs here: the rule, and its loud failures. Does not belong here: what a gene
 the same answer; what it consumed is recorded, so a newer one that consumed something older than today's is run again.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from gristmill.errors import BandIndexError, DamagedPartitionError, MissingPartitionError, StalePartitionError
@@ -32,8 +33,13 @@ def earlier(part: Partition, asset: str) -> list[Generation]:
         BandIndexError: when an earlier crawl has some but not all of its ranges, has them only as made by other
             parameters, or one cannot be read: going on would append again what it holds.
     """
+    return of(part, asset, part.earlier_crawls())
+
+
+def of(part: Partition, asset: str, crawls: Sequence[str]) -> list[Generation]:
+    """Generations of these crawls, in the order given; see ``earlier``."""
     out = []
-    for crawl in part.earlier_crawls():
+    for crawl in crawls:
         found: list[PartitionManifest] = []
         missing: list[int] = []
         for number in range(part.buckets):
