@@ -4,14 +4,21 @@ Belongs here: the handler that ``watch.py`` calls, and the picklable pieces it i
 slices and collecting results (``stages.py``), and extraction itself (``document.py``).
 """
 
-from collections.abc import Callable
+import hashlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
 from gristmill.acquire.records import RawWarc
+from gristmill.blobs import LocalBlobs
+from gristmill.errors import DamagedPartitionError
 from gristmill.extract import document
 from gristmill.params import ExtractParams
 from gristmill.store import Key, Store
+
+COPY_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -19,7 +26,6 @@ class Setup:
     """Where the bytes are, and how to extract."""
 
     root: str
-    options: tuple[tuple[str, object], ...]
     key: Key
     params: ExtractParams
 
@@ -34,6 +40,36 @@ class Record:
     content_type: str
     charset: str | None
     tags: tuple[str, ...]
+
+
+@contextmanager
+def at_hand(store: Store, key: Key) -> Iterator[Store]:
+    """A store on this machine that holds the partition: workers have no network.
+
+    The store itself where it is a folder; else a copy of the one partition on scratch disk, verified, gone afterwards.
+
+    Raises:
+        DamagedPartitionError: when what came is not what was committed.
+    """
+    if isinstance(store.blobs, LocalBlobs):
+        yield store
+        return
+    with store.scratch() as folder:
+        near = Store(folder)
+        manifest = store.require(key)
+        for ref in manifest.role("warc"):
+            path, sha = f"{key.path}/{ref.name}", hashlib.sha256()
+            target = Path(folder) / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            with target.open("wb") as file:
+                for start in range(0, ref.bytes, COPY_BYTES):
+                    block = store.blobs.get_range(path, start, min(COPY_BYTES, ref.bytes - start))
+                    sha.update(block)
+                    file.write(block)
+            if sha.hexdigest() != ref.sha256:
+                raise DamagedPartitionError(f"{key}: {path} is not what was committed; make it again with --force")
+        near.commit(key, manifest)
+        yield near
 
 
 # Something of everything that is compiled or imported on first use: undeclared Latin-1, mojibake, hidden text, maths.
@@ -56,7 +92,7 @@ def warm_up(params: ExtractParams) -> None:
 
 def handler(setup: Setup) -> Callable[[Record], document.Outcome]:
     """The function for one record; called once in a worker for all slices of a bucket."""
-    warc = RawWarc(Store(setup.root, dict(setup.options)), setup.key)
+    warc = RawWarc(Store(setup.root), setup.key)
     warm_up(setup.params)
 
     def work(record: Record) -> document.Outcome:

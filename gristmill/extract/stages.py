@@ -18,9 +18,10 @@ from gristmill.deduplicate.normalise import doc_ids
 from gristmill.extract import gates, slow
 from gristmill.extract import language as lid
 from gristmill.extract.document import Outcome
-from gristmill.extract.slices import Record, Setup
+from gristmill.extract.slices import Record, Setup, at_hand
 from gristmill.extract.watch import GivenUp, Limits, Slice, shared_pool
 from gristmill.partition import Partition, PartitionManifest, state_check
+from gristmill.store import Store
 
 SLICE = 24  # records a slice: long enough to amortise a message, short enough that workers end together
 _INDEX = ["crawl", "record_id", "url", "fetch_ts", "content_type", "charset", "tags", "warc_path", "offset", "length",
@@ -34,7 +35,6 @@ def text(part: Partition) -> None:
     """Main text of every kept record of the bucket; what gives none is set aside under role ``quarantine``."""
     part.state["holdout_hash"] = require(
         part.site.holdout, part.plan.params.extract.holdout_hash, options=access(part.site, part.store.options)).hash
-    params = part.plan.params.extract
     index = _kept(part)
     rows: list[dict[str, Any]] = index.to_pylist()
     listed = slow.listed(part)
@@ -47,26 +47,37 @@ def text(part: Partition) -> None:
             todo.append(number)
     unread = 0
     if todo:
-        setup = Setup(part.store.root, tuple(sorted(part.store.options.items())), part.key("raw_warc"), params)
-        chunks = [todo[i : i + SLICE] for i in range(0, len(todo), SLICE)]
-        slices = [Slice("gristmill.extract.slices:handler", setup, [_record(rows[n]) for n in c]) for c in chunks]
-        pool = shared_pool(max(part.workers, 1))
-        results = pool.run(slices, Limits(params.cpu_seconds, params.wall_seconds))
-        for done, (number, position, result) in enumerate(results, 1):
-            place = chunks[number][position]
-            outcomes[place] = result
-            if isinstance(result, GivenUp):
-                if result.reason == "unread":
-                    unread += 1
-                else:
-                    slow.record(part, rows[place], result)
-            if done % 64 == 0:
-                part.progress(done, done)
-        part.run["peak_worker_bytes"] = pool.peak_bytes
+        with at_hand(part.store, part.key("raw_warc")) as near:
+            unread = _extract(part, near, rows, todo, outcomes)
     _write_text(part, rows, outcomes)
     part.state["slow"] = sorted(k.hex() for k in slow.listed(part))
     if unread:
         part.report(partial=True, unread_records=unread)
+
+
+def _extract(part: Partition, near: Store, rows: list[dict[str, Any]], todo: list[int],
+             outcomes: list[Outcome | GivenUp | None]) -> int:
+    """Fill in the outcomes of the rows ``todo``, from workers without network. Returns how many stayed unread."""
+    params = part.plan.params.extract
+    setup = Setup(near.root, part.key("raw_warc"), params)
+    chunks = [todo[i : i + SLICE] for i in range(0, len(todo), SLICE)]
+    slices = [Slice("gristmill.extract.slices:handler", setup, [_record(rows[n]) for n in c]) for c in chunks]
+    pool = shared_pool(max(part.workers, 1))
+    unread = 0
+    for done, (number, position, result) in enumerate(
+        pool.run(slices, Limits(params.cpu_seconds, params.wall_seconds)), 1
+    ):
+        place = chunks[number][position]
+        outcomes[place] = result
+        if isinstance(result, GivenUp):
+            if result.reason == "unread":
+                unread += 1
+            else:
+                slow.record(part, rows[place], result)
+        if done % 64 == 0:
+            part.progress(done, done)
+    part.run["peak_worker_bytes"] = pool.peak_bytes
+    return unread
 
 
 @state_check("text")

@@ -25,6 +25,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from gristmill.errors import GristmillError, WorkerError
+from gristmill.extract.offline import go_offline
 from gristmill.observe import profile_meter as meter
 from gristmill.workers import context, die_with_parent
 
@@ -307,6 +308,7 @@ def _peak(pid: int) -> int:
 
 def _serve(conn: Connection, shm_name: str, slot: int, memory: int) -> None:
     die_with_parent()
+    go_offline()  # what it reads lies on this machine: see slices.at_hand
     # A backstop behind the parent's look at resident memory: an allocation of gigabytes at once fails by itself.
     soft = 4 * memory
     resource.setrlimit(resource.RLIMIT_DATA, (soft, soft))
