@@ -14,6 +14,7 @@ from gristmill.identity import canonical_url, url_hash
 from gristmill.params import PipelineParams, SiteConfig
 from gristmill.registry import Registry
 from gristmill.release.left_out import left_out
+from gristmill.release.replaced import ordinal_in, successors
 from gristmill.release.standing import read_manifest, registered
 from gristmill.release.whereabouts import Finder, as_id
 from gristmill.store import Key, Store
@@ -302,25 +303,26 @@ def _versions(store: Store, found: Found) -> dict[str, list[str]]:
     from gristmill.loader.manifest import open_manifest
 
     out: dict[str, list[str]] = {}
+    places = {str(found.shard): int(found.ordinal or 0)}
+    for shard, path in successors(store, str(found.shard)).items():
+        ordinal = ordinal_in(store, path, bytes.fromhex(str(found.doc_id)))
+        if ordinal is not None:
+            places[shard] = ordinal
     for version in registered(store):
         try:
             body, _ = read_manifest(store, version)
         except ManifestError:
             continue  # dropped by ``manifest retain``
-        holders = [
-            name for name, source in body["sources"].items() if any(s["hash"] == found.shard for s in source["shards"])
-        ]
-        if not holders:
-            out[version] = []
-            continue
-        from gristmill.release.lineage import _options
-
-        selection = open_manifest(store.root, version, options=_options(store)).selection
         out[version] = []
-        for name in holders:
-            ordinals = selection.ordinals(name, str(found.shard))
-            if ordinals is None or (ordinals == found.ordinal).any():
-                out[version].append(name)
+        opened = None
+        for name, source in body["sources"].items():
+            for shard in (s["hash"] for s in source["shards"] if s["hash"] in places):
+                from gristmill.release.lineage import _options
+
+                opened = opened or open_manifest(store.root, version, options=_options(store))
+                ordinals = opened.selection.ordinals(name, shard)
+                if ordinals is None or (ordinals == places[shard]).any():
+                    out[version].append(name)
     return out
 
 

@@ -21,9 +21,11 @@ from gristmill.mixture.recipe import Recipe, show
 from gristmill.mixture.schedule import Schedule, compile_schedule
 from gristmill.params import SiteConfig
 from gristmill.registry import Registry
-from gristmill.release import eligibility, selection
+from gristmill.release import compaction, eligibility, language_tiers, selection
 from gristmill.release import policy as policies
+from gristmill.release.compaction import Compaction, Named
 from gristmill.release.policy import Policy
+from gristmill.release.replaced import replacements
 from gristmill.store import Key, Store
 from gristmill.tokens import packing
 
@@ -43,6 +45,8 @@ class Examined:
         max_epochs: part -> decimal string.
         schedule: the compiled segments, None where ``problems`` says why there are none.
         problems: why the recipe cannot be, with the numbers; empty when it can.
+        shards: every shard that a manifest of these crawls may name.
+        compaction: what the thin ones of them become; nothing of it is written yet.
     """
 
     recipe: Recipe
@@ -56,6 +60,8 @@ class Examined:
     max_epochs: dict[str, str] = field(default_factory=dict)
     schedule: Schedule | None = None
     problems: list[str] = field(default_factory=list)
+    shards: dict[str, Named] = field(default_factory=dict)
+    compaction: Compaction = field(default_factory=Compaction)
 
 
 def catalogue_schema(store: Store, plan: Plan, crawl: str) -> pa.Schema:
@@ -164,11 +170,23 @@ def examine(
     rules = robots_partitions(store, plan)
     records = [eligibility.Place(ordinals[c], key("catalogue_records", c, b), rules[b]) for c, b in places]
     eligibility.run(store, policy, records, scratch, plan.buckets, workers, progress)
-    task = selection.Task(store, recipe, policy, schema, None, len(places), scratch, 0, plan.buckets, layouts)
     catalogues = [(c, b, key("catalogue", c, b)) for c, b in places]
+    sizes: dict[str, language_tiers.Threshold] = {}
+    if policy.language_tiers is not None:
+        keys = [k for _, _, k in catalogues]
+        sizes = language_tiers.thresholds(store, keys, policy.language_tiers, workers, progress)
+    task = selection.Task(store, recipe, policy, schema, None, len(places), scratch, 0, plan.buckets, layouts, sizes)
     counts = selection.total(selection.run(task, catalogues, workers, progress))
+    counts["language_tiers"] = language_tiers.plain(sizes)
     _refuse_overlaps(counts)
     out = Examined(recipe, policy, names, counts, {}, {name: {} for name in layouts}, layouts)
+    out.shards = named_shards(store, plan, names)
+    if recipe.compact_below:
+        out.compaction = compaction.plan(
+            store, scratch, plan.buckets, out.shards, float(recipe.compact_below), plan.params.tokenize.shard_tokens,
+            layouts,
+        )
+        compaction.apply(out.compaction, scratch, plan.buckets)
     parts = recipes.parts_of(recipe)
     for table in selection.merged(scratch, plan.buckets):
         for row in table.select(["part", "n_tokens", "sequences"]).to_pylist():
@@ -177,6 +195,20 @@ def examine(
             for layout, n in zip(layouts, row["sequences"], strict=True):
                 out.sequences[layout][name] = out.sequences[layout].get(name, 0) + n
     _compile(out)
+    return out
+
+
+def named_shards(store: Store, plan: Plan, crawls: Sequence[str]) -> dict[str, Named]:
+    """Content hash -> shard, of every shard of some crawls, and of what purges put in their place."""
+    out: dict[str, Named] = {}
+    for crawl in crawls:
+        for bucket in range(plan.buckets):
+            table = store.read(Key("shards", plan.fingerprints["shards"], crawl, bucket))
+            for row in table.select(["hash", *Named._fields]).to_pylist():
+                out[row["hash"]] = Named(*(row[name] for name in Named._fields))
+    for entry in replacements(store).values():
+        if entry["by"] is not None:
+            out[entry["by"]] = Named(*(entry[name] for name in Named._fields))
     return out
 
 
@@ -289,6 +321,15 @@ def explain(examined: Examined) -> list[str]:
             f"excluded by {rule}: "
             + ", ".join(f"{s} {d:,} documents, {show(t)} tokens" for s, (d, t) in sorted(by.items()))
         )
+    if examined.compaction.thin:
+        told = examined.compaction
+        lines.append(
+            f"{len(told.thin):,} shards are thin (under {recipe.compact_below} selected): {len(told.new):,} new shards "
+            f"take their place, {len(told.reused):,} compacted ones serve again"
+        )
+    for lang, told in counts["language_tiers"].items():
+        how = f"percentile >= {told['least']}, {told['below']} of the rest" if told["least"] else "rule sets decide"
+        lines.append(f"language {lang}: {told['tokens']:,} tokens: {how}")
     if counts["elected"]:
         lines.append(f"{len(counts['elected']):,} clusters have another eligible member that must still be tokenised")
     lines += [f"refused: {p}" for p in examined.problems]

@@ -16,6 +16,7 @@ import pyarrow as pa
 from gristmill.errors import ManifestError
 from gristmill.identity import canonical_url, url_hash
 from gristmill.loader.manifest import Manifest, open_manifest
+from gristmill.release.replaced import successors
 from gristmill.release.whereabouts import Finder, as_id
 from gristmill.store import Store
 from gristmill.tokens import packing
@@ -181,12 +182,20 @@ class Lineage:
             for row in self.finder.rows("catalogue", crawl, bucket, "doc_id", doc_id):
                 if row["shard"] is None:
                     continue
-                wanted = np.frombuffer(bytes.fromhex(row["shard"]), np.uint8)
-                for source, shards in self.manifest.sources.items():
-                    for number in np.flatnonzero((shards.hashes == wanted).all(axis=1)).tolist():
-                        chosen = self.manifest.selection.ordinals(source, row["shard"])
-                        if chosen is None or (chosen == row["ordinal"]).any():
-                            yield source, number, row["ordinal"]
+                for name, path in {row["shard"]: None, **successors(self.finder.store, row["shard"])}.items():
+                    wanted = np.frombuffer(bytes.fromhex(name), np.uint8)
+                    for source, shards in self.manifest.sources.items():
+                        for number in np.flatnonzero((shards.hashes == wanted).all(axis=1)).tolist():
+                            ordinal = row["ordinal"] if path is None else self._ordinal(source, number, doc_id)
+                            chosen = self.manifest.selection.ordinals(source, name)
+                            if ordinal is not None and (chosen is None or (chosen == ordinal).any()):
+                                yield source, number, ordinal
+
+    def _ordinal(self, source: str, row: int, doc_id: bytes) -> int | None:
+        """Where a document stands in a shard that a purge or a compaction wrote."""
+        flat = self.sampler.first_shard[self.schedule.sources.index(source)] + row
+        ids = self._docs(flat, ["doc_id"]).column("doc_id").to_pylist()
+        return ids.index(doc_id) if doc_id in ids else None
 
     def _shown(
         self, source: str, row: int, ordinal: int, doc_id: bytes, world: int, until: int | None

@@ -27,12 +27,13 @@ from gristmill.mixture.recipe import Recipe
 from gristmill.params import SiteConfig
 from gristmill.partition import Partition, inputs_digest, is_current
 from gristmill.registry import NAME
+from gristmill.release import compaction, selection, tombstones
 from gristmill.release import policy as policies
-from gristmill.release import selection, tombstones
 from gristmill.release.examine import Examined, Progress, examine, in_order, realised, resolve, robots_partitions
 from gristmill.release.policy import Policy
+from gristmill.release.replaced import replacements
 from gristmill.release.standing import FORMAT, KIND, excluded_path, read_manifest, register
-from gristmill.store import Key, Store
+from gristmill.store import Store
 from gristmill.tokens import packing
 
 SELECTION = pa.schema([("source", pa.string()), ("shard", pa.string()), ("ordinals", pa.list_(pa.uint32()))])
@@ -113,6 +114,9 @@ def build_manifest(
         )
         if examined.problems:
             raise RecipeError("; ".join(examined.problems))
+        if examined.compaction.thin:
+            names = compaction.write(store, examined.compaction, examined.shards)
+            compaction.apply(examined.compaction, folder, plan.buckets, names)
         sidecar = Path(folder) / "selection.parquet"
         sources = _sources(store, plan, examined, folder, sidecar)
         selected = hashlib.sha256(sidecar.read_bytes()).hexdigest()
@@ -162,8 +166,6 @@ def _made_from(
     store: Store, plan: Plan, site: SiteConfig, recipe: Recipe, policy: Policy, crawls: Sequence[str], version: str
 ) -> dict[str, Any]:
     """Everything that decides a manifest: with equal values here, the rest is equal too."""
-    from gristmill.release import purge
-
     return {
         "format": FORMAT,
         "kind": KIND,
@@ -176,7 +178,7 @@ def _made_from(
         "registries": {
             "tombstones": tombstones.read(store).digest,
             "licences": policies.registry_digest(store),
-            "replaced": digest(purge.replacements(store)),
+            "replaced": digest(replacements(store)),
             "robots": digest(_robots(store, plan)),
         },
         "fingerprints": dict(sorted(plan.fingerprints.items())),
@@ -282,17 +284,7 @@ def _tokenizer(plan: Plan, site: SiteConfig) -> dict[str, Any]:
 
 def _sources(store: Store, plan: Plan, examined: Examined, scratch: str, sidecar: Path) -> dict[str, Any]:
     """The manifest's ``sources``, and the selection written to ``sidecar``, sorted by (source, shard)."""
-    shards: dict[str, tuple[str, str, int, int]] = {}
-    for crawl in examined.crawls:
-        for bucket in range(plan.buckets):
-            table = store.read(Key("shards", plan.fingerprints["shards"], crawl, bucket))
-            for row in table.select(["hash", "stratum", "path", "n_docs", "n_tokens"]).to_pylist():
-                shards[row["hash"]] = (row["stratum"], row["path"], row["n_docs"], row["n_tokens"])
-    from gristmill.release import purge
-
-    for entry in purge.replacements(store).values():
-        if entry["by"] is not None:
-            shards[entry["by"]] = (entry["stratum"], entry["path"], entry["n_docs"], entry["n_tokens"])
+    shards = {**compaction.standing(store), **examined.shards}
     related = any(packing.parse_layout(name)[0] == "related" for name in examined.layouts)
     out: dict[str, Any] = {}
     with pq.ParquetWriter(sidecar, SELECTION, compression="zstd", version="2.6") as writer:
@@ -345,4 +337,5 @@ def _statistics(examined: Examined) -> dict[str, Any]:
         "exclusions": counts["exclusions"],
         "no_shard": counts["no_shard"],
         "realised": realised(examined),
+        **({"language_tiers": counts["language_tiers"]} if counts["language_tiers"] else {}),
     }

@@ -21,12 +21,12 @@ import pyarrow.parquet as pq
 from gristmill.errors import ManifestError
 from gristmill.fingerprint import canonical_json
 from gristmill.release import tombstones
+from gristmill.release.replaced import REPLACED, compacted, follow, ordinal_in, replacements, successors
 from gristmill.release.ship import SHIPPED, SUFFIXES
 from gristmill.release.whereabouts import Finder, as_id
 from gristmill.store import Store
 from gristmill.tokens import build, shard
 
-REPLACED = "registry/replaced"
 # Tables on the grid that hold a document's text or its raw bytes, beside shards.
 HOLDERS = ("raw_warc", "text", "quarantine", "signatures", "tokens")
 
@@ -44,32 +44,6 @@ class Purged:
     documents: list[str] = field(default_factory=list)
     shards: dict[str, str | None] = field(default_factory=dict)
     left: list[str] = field(default_factory=list)
-
-
-def replacements(store: Store) -> dict[str, dict[str, Any]]:
-    """Old content hash -> {"by": new hash or None, "path", "stratum", "n_docs", "n_tokens", "dropped": [ordinals]}."""
-    return {
-        path.rpartition("/")[2].removesuffix(".json"): json.loads(store.blobs.get(path))
-        for path, _ in store.blobs.list(REPLACED)
-    }
-
-
-def follow(
-    shards: list[str | None], ordinals: np.ndarray, replaced: Mapping[str, Mapping[str, Any]]
-) -> tuple[list[str | None], np.ndarray]:
-    """Where documents lie now: (shard, ordinal) of each after all replacements; None where its bytes were deleted."""
-    out, at = list(shards), ordinals.astype(np.int64).copy()
-    for i, name in enumerate(out):
-        while name is not None and name in replaced:
-            entry = replaced[name]
-            dropped = entry["dropped"]
-            if int(at[i]) in dropped:
-                name = None
-            else:
-                at[i] -= sum(d < at[i] for d in dropped)
-                name = entry["by"]
-        out[i] = name
-    return out, at
 
 
 def purge(store: Store, finder: Finder, what: str, *, kind: tombstones.Kind | None = None, reason: str = "") -> Purged:
@@ -99,6 +73,10 @@ def purge(store: Store, finder: Finder, what: str, *, kind: tombstones.Kind | No
             names, at = follow([row["shard"]], np.array([row["ordinal"]]), replaced)
             if names[0] is not None:
                 by_shard.setdefault(names[0], set()).add(int(at[0]))
+            for name, path in successors(store, row["shard"]).items():  # copies that versions with compaction read
+                ordinal = ordinal_in(store, path, row["doc_id"]) if name != names[0] else None
+                if ordinal is not None:
+                    by_shard.setdefault(name, set()).add(ordinal)
     paths = _paths(store, finder, replaced)
     for name, dropped in sorted(by_shard.items()):
         old, entry = _rewrite(store, name, paths[name], sorted(dropped))
@@ -141,6 +119,7 @@ def _documents(finder: Finder, kind: str, what: str) -> Iterable[tuple[str, int,
 
 def _paths(store: Store, finder: Finder, replaced: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     out: dict[str, str] = {e["by"]: e["path"] for e in replaced.values() if e["by"] is not None}
+    out |= {name: e["path"] for name, e in compacted(store).items()}
     for crawl in finder.crawls:
         for bucket in range(finder.buckets):
             if finder.has("shards", crawl, bucket):

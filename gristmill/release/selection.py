@@ -6,8 +6,9 @@ shard. Does not belong here: record policy (``eligibility.py``) and the manifest
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ import pyarrow.parquet as pq
 from gristmill import shuffle
 from gristmill.mixture.predicates import Predicate
 from gristmill.mixture.recipe import Part, Recipe, parts_of
-from gristmill.release import eligibility
+from gristmill.release import eligibility, language_tiers
 from gristmill.release.policy import NUMBER, RULES, Policy, sampled_out
 from gristmill.schemas import ID
 from gristmill.store import Key, Store
@@ -76,6 +77,7 @@ class Task:
     number: int
     ranges: int
     layouts: tuple[str, ...]
+    sizes: Mapping[str, language_tiers.Threshold] = field(default_factory=dict)  # of policy.language_tiers
 
     def __str__(self) -> str:
         return f"selection[{self.number}]"
@@ -108,6 +110,12 @@ class _Plan:
                 "length_bucket",
             }
         )
+        if policy.language_tiers is not None:
+            language_tiers.check(policy.language_tiers, schema)
+            self.columns = sorted({*self.columns, *language_tiers.columns(policy.language_tiers)})
+        self.hard_removal = policy.hard_removal and "hard_removal" in schema.names
+        if self.hard_removal:
+            self.columns = sorted({*self.columns, "hard_removal"})
         self.score = next((c for c in ("ensemble_percentile",) if c in schema.names), None)
         if self.score:
             self.columns = sorted({*self.columns, self.score})
@@ -116,6 +124,16 @@ class _Plan:
 def excluded_file(scratch: str, number: int) -> Path:
     """EXCLUDED of one catalogue partition, after ``run``."""
     return Path(scratch) / "excluded_documents" / f"{number:06d}.parquet"
+
+
+def merged_file(scratch: str, number: int) -> Path:
+    """MERGED of one range of shards."""
+    return Path(scratch) / "merged" / f"{number:06d}.parquet"
+
+
+def range_of_shard(name: str, ranges: int) -> int:
+    """The range in which a shard's hash falls; monotone in the hash."""
+    return int(name[:8], 16) * ranges >> 32
 
 
 def check_predicates(recipe: Recipe, policy: Policy, schema: pa.Schema) -> None:
@@ -155,8 +173,7 @@ def map_step(task: Task) -> dict[str, Any]:
             )
         )
     pick = pa.concat_tables(picks) if picks else _PICK.empty_table()
-    heads = np.array([int(h[:8], 16) for h in pick.column("shard").to_pylist()], np.uint64) << np.uint64(32)
-    numbers = ((heads >> np.uint64(32)) * np.uint64(task.ranges) >> np.uint64(32)).astype(np.int64)
+    numbers = np.array([range_of_shard(h, task.ranges) for h in pick.column("shard").to_pylist()], np.int64)
     eligibility.write_cut(Path(task.scratch) / "picks", task.number, pick, numbers, task.ranges)
     out = np.flatnonzero(in_shard & (rules != 0))
     excluded = pa.table(
@@ -175,7 +192,7 @@ def map_step(task: Task) -> dict[str, Any]:
 
 def _where_now(store: Store, table: pa.Table) -> pa.Table:
     """The catalogue with shard and ordinal as they are after purges: a shard without the purged stands for another."""
-    from gristmill.release.purge import follow, replacements
+    from gristmill.release.replaced import follow, replacements
 
     replaced = replacements(store)
     if not replaced:
@@ -208,6 +225,8 @@ def _verdicts(task: Task, plan: _Plan, table: pa.Table) -> tuple[np.ndarray, Any
     def mark(rule: str, hit: np.ndarray) -> None:
         rules[(rules == 0) & hit] = NUMBER[rule]
 
+    if plan.hard_removal:
+        mark("hard_removal", pc.is_valid(table.column("hard_removal")).to_numpy(zero_copy_only=False).astype(bool))
     if policy.contamination:
         hit = table.column("contaminated").to_numpy(zero_copy_only=False).astype(bool)
         if policy.contamination_benchmarks is not None:
@@ -216,6 +235,12 @@ def _verdicts(task: Task, plan: _Plan, table: pa.Table) -> tuple[np.ndarray, Any
         mark("contamination", hit)
     for predicate in plan.safety:
         mark("safety", predicate.mask(table))
+    if policy.language_tiers is not None:
+
+        def drops(keep: Decimal, lang: str) -> np.ndarray:
+            return sampled_out(table.column("doc_id"), keep, policy.seed, language_tiers.NUMBER)
+
+        mark(language_tiers.RULE, language_tiers.falls(policy.language_tiers, task.sizes, table, drops))
     for number, (predicate, rule) in enumerate(zip(plan.downweight, policy.downweight, strict=True)):
         mark("downweight", predicate.mask(table) & sampled_out(table.column("doc_id"), rule.keep, policy.seed, number))
     return rules, where
@@ -353,7 +378,7 @@ def merge_step(task: Task) -> tuple[str, int]:
             }
         )
         start = end
-    path = Path(task.scratch) / "merged" / f"{task.number:06d}.parquet"
+    path = merged_file(task.scratch, task.number)
     pq.write_table(pa.Table.from_pylist(rows, schema=MERGED), path)
     return str(path), len(rows)
 
@@ -396,7 +421,7 @@ def run(
 def merged(scratch: str, ranges: int) -> Iterable[pa.Table]:
     """MERGED by range, in order of shard hashes."""
     for number in range(ranges):
-        yield pq.read_table(Path(scratch) / "merged" / f"{number:06d}.parquet", schema=MERGED)
+        yield pq.read_table(merged_file(scratch, number), schema=MERGED)
 
 
 def total(counts: Iterable[dict[str, Any]]) -> dict[str, Any]:

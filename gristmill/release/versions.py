@@ -14,7 +14,8 @@ from typing import Any
 from gristmill.errors import ManifestError
 from gristmill.funnel import Plan
 from gristmill.registry import Registry
-from gristmill.release import purge, tombstones
+from gristmill.release import tombstones
+from gristmill.release.replaced import COMPACTED, replacements
 from gristmill.release.standing import read_manifest, shard_paths
 from gristmill.release.standing import registered as versions
 from gristmill.store import Key, Store
@@ -157,7 +158,7 @@ def retain(store: Store, keep: int, *, plan: Plan | None = None, dry_run: bool =
                 key = Key("shards", plan.fingerprints["shards"], crawl, bucket)
                 if store.manifest(key) is not None:
                     named |= set(store.read(key, ["path"]).column("path").to_pylist())
-        named |= {e["path"] for e in purge.replacements(store).values() if e["path"] is not None}
+        named |= {e["path"] for e in replacements(store).values() if e["path"] is not None}
     deleted: set[str] = set()
     freed = 0
     # The manifest goes first, so that nobody reads a version whose shards are going.
@@ -175,4 +176,6 @@ def retain(store: Store, keep: int, *, plan: Plan | None = None, dry_run: bool =
             freed += size
             if not dry_run:
                 store.blobs.delete(path)
+    for base in sorted(deleted) if not dry_run else ():
+        store.blobs.delete(f"{COMPACTED}/{base.split('/')[2]}.json")
     return Retained(tuple(kept), tuple(dropped), len(deleted), freed)

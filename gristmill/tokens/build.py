@@ -21,6 +21,11 @@ from gristmill.tokens import shard
 NAME = "shard_00000"
 
 
+def path_of(stratum: str, key: str) -> str:
+    """Where a shard lies, without the suffix of its four files."""
+    return f"shards/{stratum}/{key}/{NAME}"
+
+
 def cuts(lengths: np.ndarray, shard_tokens: int) -> list[tuple[int, int]]:
     """Cut documents of these lengths, in order, into shards of at most ``shard_tokens`` (a longer document alone).
 
@@ -150,7 +155,7 @@ def write_one(
     entry = {
         "stratum": stratum,
         "hash": key,
-        "path": f"shards/{stratum}/{key}/{NAME}",
+        "path": path_of(stratum, key),
         "n_docs": docs.num_rows,
         "n_tokens": len(tokens),
         "n_bytes": len(data),
