@@ -17,6 +17,7 @@ for _category in (dg.PreviewWarning, dg.BetaWarning):
 from assets.manifest import manifest_asset  # noqa: E402
 from assets.stages import stage_assets  # noqa: E402
 from checks.crawl import crawl_checks  # noqa: E402
+from checks.standing import SITE, standing_checks, standing_schedule  # noqa: E402
 from checks.yields import yield_checks  # noqa: E402
 from gristmill.commands.places import DEFAULTS, parameter_file  # noqa: E402
 from gristmill.errors import ParameterError  # noqa: E402
@@ -52,6 +53,8 @@ def build_definitions(pipeline: Pipeline | None = None, *, reporter: Reporter | 
     assets = stage_assets(plan, reporter or Silent(), site)
     on_grid = [a for a, s in zip(assets, FUNNEL, strict=True) if s.on_grid]
     checks = [*yield_checks(assets, plan), *crawl_checks(assets, plan)]
+    standing = standing_checks(plan)
+    standing_job, hourly = standing_schedule(standing)
     manifest = manifest_asset(plan, site)
     jobs = [
         dg.define_asset_job("funnel_job", selection=dg.AssetSelection.assets(*on_grid),
@@ -62,11 +65,11 @@ def build_definitions(pipeline: Pipeline | None = None, *, reporter: Reporter | 
                             description="Freeze a dataset version."),
     ]
     return dg.Definitions(
-        assets=[*assets, manifest],
-        asset_checks=checks,
-        jobs=jobs,
+        assets=[*assets, manifest, SITE],
+        asset_checks=[*checks, *standing],
+        jobs=[*jobs, standing_job],
         sensors=[landing_sensor(plan, jobs), *([pages_sensor(site.paging)] if site.paging else [])],
-        schedules=upkeep_schedules(plan, site),
+        schedules=[*upkeep_schedules(plan, site), hourly],
         resources={
             "places": Places(store=site.store, landing=site.landing, holdout=site.holdout, models=site.models,
                              holdout_env=site.holdout_env),
