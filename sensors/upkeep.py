@@ -1,7 +1,7 @@
 """Schedules of a site's upkeep: robots.txt and licences at night, the band index once a month. Off until turned on.
 
-Belongs here: wiring ``gristmill/observe/upkeep.py`` to jobs and schedules. Does not belong here: the work, which is also
-``gristmill robots sweep``, ``gristmill licences sweep`` and ``gristmill compact``, for those who run it from cron.
+Belongs here: wiring ``gristmill/observe/upkeep.py`` to jobs and schedules. Does not belong here: the work, which cron
+can start as well (``gristmill robots sweep``, ``gristmill licences sweep``, ``gristmill compact``).
 """
 
 import datetime as dt
