@@ -92,7 +92,9 @@ def _list(args: argparse.Namespace) -> int:
 def _diff(args: argparse.Namespace) -> int:
     from gristmill.release.versions import diff
 
-    print(json.dumps(diff(pipeline_of(args).store, args.old, args.new), indent=2, sort_keys=True))
+    found = diff(pipeline_of(args).store, args.old, args.new)
+    print("\n".join(found.pop("summary")))
+    print(json.dumps({k: v for k, v in found.items() if v or k == "same"}, indent=2, sort_keys=True))
     return 0
 
 

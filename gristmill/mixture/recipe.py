@@ -132,8 +132,8 @@ class Recipe(_Model):
     # What happens where a phase asks more of a source than its cap leaves: refuse the recipe, or hand the rest of the
     # weight to the other sources from there on (a new segment).
     on_cap: Literal["refuse", "redistribute"] = "refuse"
-    # A shard of whose documents less than this share is selected is not read as it is: what is selected of it moves into
-    # new shards with others of its stratum. 0: shards are never rewritten.
+    # A shard of whose documents less than this share is selected is not read as it is: what is selected of it moves
+    # into new shards with others of its stratum. 0: shards are never rewritten.
     compact_below: Annotated[Exact, Field(ge=0, le=1)] = Decimal(0)
     sources: dict[Annotated[str, Field(pattern=NAME)], Source] = Field(min_length=1)
     phases: tuple[Phase, ...] = Field(min_length=1)

@@ -56,8 +56,18 @@ def verify(store: Store, version: str, *, deep: bool = False, expected_hash: str
     return problems
 
 
+# Parts of a manifest that a difference speaks of by name, or that follow from them; ``other`` is all else.
+_TOLD = frozenset({
+    "recipe", "recipe_hash", "policy", "tokenizer", "crawls", "inputs", "registries", "fingerprints", "sources",
+    "exclusions", "selection", "statistics", "reelected", "version", "phases", "max_epochs", "seed",
+})  # fmt: skip
+
+
 def diff(store: Store, old: str, new: str) -> dict[str, Any]:
-    """What changed between two versions: recipe and policy fields, sources, shards, exclusions, inputs."""
+    """What changed between two versions: recipe and policy fields, sources, shards, exclusions, inputs, fingerprints.
+
+    ``summary`` says it in sentences, and says so where two versions differ in nothing but what they were made by.
+    """
     (a, a_hash), (b, b_hash) = read_manifest(store, old), read_manifest(store, new)
     shards_a, shards_b = shard_paths(a), shard_paths(b)
     sources = {}
@@ -71,7 +81,7 @@ def diff(store: Store, old: str, new: str) -> dict[str, Any]:
         before, after = ({s: c["docs"] for s, c in m["exclusions"].get(rule, {}).items()} for m in (a, b))
         if before != after:
             exclusions[rule] = {s: [before.get(s, 0), after.get(s, 0)] for s in sorted({*before, *after})}
-    return {
+    found: dict[str, Any] = {
         "hashes": [a_hash, b_hash],
         "same": a_hash == b_hash,
         "recipe": _changes(a["recipe"], b["recipe"]),
@@ -80,6 +90,8 @@ def diff(store: Store, old: str, new: str) -> dict[str, Any]:
         "crawls": _changes(a["crawls"], b["crawls"]),
         "inputs": _changes(a["inputs"], b["inputs"]),
         "registries": _changes(a["registries"], b["registries"]),
+        "fingerprints": _changes(a["fingerprints"], b["fingerprints"]),
+        "other": _changes(*({k: v for k, v in m.items() if k not in _TOLD} for m in (a, b))),
         "sources": sources,
         "exclusions": exclusions,
         "shards": {
@@ -88,6 +100,28 @@ def diff(store: Store, old: str, new: str) -> dict[str, Any]:
             "kept": len(set(shards_a) & set(shards_b)),
         },
     }
+    found["summary"] = _summary(found, a["selection"]["sha256"] == b["selection"]["sha256"])
+    return found
+
+
+def _summary(found: Mapping[str, Any], same_selection: bool) -> list[str]:
+    if found["same"]:
+        return ["the same manifest, byte for byte"]
+    changed = [n for n in ("recipe", "policy", "tokenizer", "crawls", "registries", "other") if found[n]]
+    out = [f"{n} changed: {', '.join(sorted(found[n]))}" for n in changed]
+    shards = found["shards"]
+    if same_selection and not shards["added"] and not shards["removed"]:
+        out.append("the same documents of the same shards are selected")
+    else:
+        out.append(f"shards: {len(shards['added'])} added, {len(shards['removed'])} removed, {shards['kept']} in both")
+    if found["fingerprints"]:
+        stages = ", ".join(sorted(found["fingerprints"]))
+        out.append(f"made by other parameters or releases of: {stages}")
+    if found["inputs"]:
+        out.append(f"other inputs: {', '.join(sorted(found['inputs']))}")
+    if not (changed or found["fingerprints"] or found["inputs"]):
+        out.append("they differ in name only")
+    return out
 
 
 def _totals(manifest: Mapping[str, Any], name: str) -> dict[str, int]:

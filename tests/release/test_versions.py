@@ -72,6 +72,24 @@ def test_diff_says_what_changed(world):
     assert found["sources"]["hi"]["docs"][0] > found["sources"]["hi"]["docs"][1]
     assert set(found["exclusions"]) == {"tombstone_host"}
     assert found["shards"]["kept"] > 0
+    assert found["summary"][:2] == ["recipe changed: seed", "registries changed: tombstones"]
+
+
+def test_diff_says_so_where_only_what_made_them_differs(world):
+    build(world)
+    body, _ = read_manifest(world.store, "v1")
+    body["version"], body["fingerprints"]["text"] = "v2", "0" * 16
+    world.store.blobs.put("manifests/v2/manifest.json", json.dumps(body).encode())
+    found = diff(world.store, "v1", "v2")
+    assert not found["same"]
+    assert list(found["fingerprints"]) == ["text"]
+    assert found["summary"] == [
+        "the same documents of the same shards are selected", "made by other parameters or releases of: text",
+    ]
+    del body["fingerprints"]["text"]
+    body["fingerprints"] = read_manifest(world.store, "v1")[0]["fingerprints"]
+    world.store.blobs.put("manifests/v3/manifest.json", json.dumps({**body, "version": "v3"}).encode())
+    assert diff(world.store, "v1", "v3")["summary"][-1] == "they differ in name only"
 
 
 def test_the_next_name_was_never_used():
