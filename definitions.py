@@ -31,6 +31,9 @@ from sensors.pages import pages_sensor  # noqa: E402
 from sensors.upkeep import upkeep_schedules  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent
+# With the executor k8s the run's own pod only starts the steps' pods and waits; steps do not inherit a run's tags.
+COORDINATOR = {"dagster-k8s/config": {"container_config": {"resources": {
+    "requests": {"cpu": "500m", "memory": "1Gi"}, "limits": {"memory": "2Gi"}}}}}
 
 
 def pipeline_file() -> Path:
@@ -56,12 +59,14 @@ def build_definitions(pipeline: Pipeline | None = None, *, reporter: Reporter | 
     standing = standing_checks(plan)
     standing_job, hourly = standing_schedule(standing)
     manifest = manifest_asset(plan, site)
+    tags = COORDINATOR if site.executor == "k8s" else {}
     jobs = [
-        dg.define_asset_job("funnel_job", selection=dg.AssetSelection.assets(*on_grid),
+        dg.define_asset_job("funnel_job", selection=dg.AssetSelection.assets(*on_grid), tags=tags,
                             description="From a landed crawl to its catalogue, over a range of buckets."),
-        *(dg.define_asset_job(f"{s.name}_job", selection=dg.AssetSelection.assets(a), description=s.summary)
+        *(dg.define_asset_job(f"{s.name}_job", selection=dg.AssetSelection.assets(a), description=s.summary,
+                              tags=tags)
           for a, s in zip(assets, FUNNEL, strict=True) if not s.on_grid),
-        dg.define_asset_job("manifest_job", selection=dg.AssetSelection.assets(manifest),
+        dg.define_asset_job("manifest_job", selection=dg.AssetSelection.assets(manifest), tags=tags,
                             description="Freeze a dataset version."),
     ]
     return dg.Definitions(
