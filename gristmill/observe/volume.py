@@ -43,11 +43,13 @@ def bucket_volumes(now: Mapping[int, int], past: Sequence[Mapping[int, int]], fa
         factor: always allowed, beside what the noise of buckets says.
         min_docs: a bucket that should have fewer is not judged.
     """
-    total = sum(now.values())
     held = [p for p in past if sum(p.get(b, 0) for b in now) > 0]
     if held:
         shares = [{b: p.get(b, 0) / sum(p.get(o, 0) for o in now) for b in now} for p in held]
-        expected = {b: total * statistics.median(s[b] for s in shares) for b in now}
+        usual = {b: statistics.median(s[b] for s in shares) for b in now}
+        # A flooded bucket must not make the others look small: the middle bucket says how large the crawl is.
+        size = statistics.median([n / usual[b] for b, n in now.items() if usual[b] > 0] or [0.0])
+        expected = {b: size * usual[b] for b in now}
         basis = f"its share of the last {len(held)} crawls"
     else:
         expected = dict.fromkeys(now, float(statistics.median(now.values()))) if now else {}
