@@ -1,8 +1,10 @@
-"""datatrove's WARC reader and trafilatura block over a folder of WARC files, default settings: documents and seconds.
+"""datatrove's WARC reader and trafilatura block over a folder of WARC files: documents and seconds.
 
 Prints one JSON line; seconds are wall time of the executor alone, without imports.
 
-    python datatrove_extract.py FOLDER OUT WORKERS
+Comments are left out, as always there; trafilatura's process-wide duplicate cache is off, as in ours.
+
+    python datatrove_extract.py FOLDER OUT WORKERS (precision|balanced)
 """
 
 import json
@@ -13,7 +15,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 
-def main(folder: Path, out: Path, workers: int) -> dict:
+def main(folder: Path, out: Path, workers: int, focus: str) -> dict:
     from datatrove.executor import LocalPipelineExecutor
     from datatrove.pipeline.extractors import Trafilatura
     from datatrove.pipeline.readers import WarcReader
@@ -24,7 +26,7 @@ def main(folder: Path, out: Path, workers: int) -> dict:
     LocalPipelineExecutor(
         pipeline=[
             WarcReader(str(folder), glob_pattern="*.warc.gz"),
-            Trafilatura(favour_precision=False, timeout=5.0),
+            Trafilatura(favour_precision=focus == "precision", timeout=5.0, deduplicate=False),
             JsonlWriter(str(out / "texts")),
         ],
         tasks=workers,
@@ -39,4 +41,4 @@ def main(folder: Path, out: Path, workers: int) -> dict:
 
 
 if __name__ == "__main__":
-    print(json.dumps(main(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]))))
+    print(json.dumps(main(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), sys.argv[4])))
