@@ -219,7 +219,7 @@ BAND_BUCKETS = _schema(
     key=(pa.uint64(), "band key"),
     anchor=(ID, "the leader that the member matched"),
     doc_id=_DOC,
-    similarity=(pa.float32(), "estimated or exact Jaccard; null when verification is none"),
+    similarity=(pa.float32(), "estimated Jaccard; null when verification is none"),
 )
 
 # Partition = range of doc_id; role "by_bucket" is read by near. Only documents in a cluster of two or more have a row.

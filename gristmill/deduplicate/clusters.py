@@ -5,7 +5,7 @@ Does not belong here: how edges came to be (``lsh.py``), and what a manifest lat
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -33,28 +33,72 @@ class Clusters:
     cut: int = 0  # their edges that exact Jaccard refused
 
 
-def label(batches: Callable[[], Iterable[EdgeBatch]], folder: Path | None = None) -> Clusters:
+@dataclass(frozen=True)
+class Verified:
+    """Candidate edges whose texts were compared."""
+
+    documents: np.ndarray  # uint64[n, 2], of all edges, in order
+    sure_at: float  # edges of at least this similarity were not read
+    verify_at: float
+    one: np.ndarray  # int64: rows of the documents, in order of (one, other)
+    other: np.ndarray
+    exact: np.ndarray  # float32
+
+
+def documents(batches: Callable[[], Iterable[EdgeBatch]]) -> np.ndarray:
+    """uint64[n, 2]: every document that has an edge, in order."""
+    held = [ids.unique(np.concatenate([anchor, member])) for anchor, member, _ in batches()]
+    return ids.unique(np.concatenate([*held, np.zeros((0, 2), np.uint64)]))
+
+
+def unsure(found: np.ndarray, batches: Callable[[], Iterable[EdgeBatch]], sure_at: float
+           ) -> tuple[np.ndarray, np.ndarray]:
+    """Edges below ``sure_at``, once each: rows of ``found`` (int64), in order of (one, other)."""
+    n = max(len(found), 1)
+    held = [np.zeros(0, np.int64)]
+    for anchor, member, values in batches():
+        few = values < sure_at
+        held.append(np.unique(ids.find(found, anchor[few]) * n + ids.find(found, member[few])))
+    keys = np.unique(np.concatenate(held))
+    return keys // n, keys % n
+
+
+def label(batches: Callable[[], Iterable[EdgeBatch]], folder: Path | None = None, verified: Verified | None = None
+          ) -> Clusters:
     """Components of edges that are read twice: once for the documents, once for the edges.
 
     Args:
         batches: a new iterator over all edges at each call.
         folder: where a large array of parents may lie.
+        verified: what the texts say of candidates; those below its bound are no edges.
     """
-    held = [ids.unique(np.concatenate([anchor, member])) for anchor, member, _ in batches()]
-    documents = ids.unique(np.concatenate([*held, np.zeros((0, 2), np.uint64)]))
-    del held
-    similarity = np.full(len(documents), -1, np.float32)
-    with Components(len(documents), folder) as components:
+    found = verified.documents if verified else documents(batches)
+    similarity = np.full(len(found), -1, np.float32)
+    keys = verified.one * len(found) + verified.other if verified else np.zeros(0, np.int64)
+    with Components(len(found), folder) as components:
         for anchor, member, values in batches():
-            one, other = ids.find(documents, anchor), ids.find(documents, member)
+            one, other = ids.find(found, anchor), ids.find(found, member)
+            if verified:
+                few = values < verified.sure_at
+                values = values.copy()
+                values[few] = verified.exact[np.searchsorted(keys, one[few] * len(found) + other[few])]
+                stays = ~few | (values >= verified.verify_at)
+                one, other, values = one[stays], other[stays], values[stays]
             components.join(one, other)
             known = ~np.isnan(values)
             np.maximum.at(similarity, one[known], values[known])
             np.maximum.at(similarity, other[known], values[known])
         labels = components.labels().astype(np.int64)
-    similarity[similarity < 0] = np.nan
-    sizes = np.bincount(labels, minlength=len(documents))[labels].astype(np.uint32) if len(labels) else labels
-    return Clusters(documents, labels, sizes.astype(np.uint32), similarity)
+    return _together(found, labels, similarity)
+
+
+def _together(doc_id: np.ndarray, labels: np.ndarray, similarity: np.ndarray) -> Clusters:
+    """Clusters without those of one member; an unknown similarity is -1."""
+    sizes = np.bincount(labels, minlength=len(doc_id))[labels] if len(labels) else labels
+    stays = sizes > 1
+    renumber = np.cumsum(stays) - 1
+    similarity = np.where(similarity < 0, np.float32(np.nan), similarity)
+    return Clusters(doc_id[stays], renumber[labels[stays]], sizes[stays].astype(np.uint32), similarity[stays])
 
 
 def reexamine(found: Clusters, batches: Callable[[], Iterable[EdgeBatch]], cap: int, verify_at: float,
@@ -86,14 +130,8 @@ def reexamine(found: Clusters, batches: Callable[[], Iterable[EdgeBatch]], cap: 
         alone = large & (similarity < 0)
         _rejoin(found, components, alone, verify_at, max_leaders, shingles, similarity)
         labels = components.labels().astype(np.int64)
-    sizes = np.bincount(labels, minlength=n)[labels]
-    stays = sizes > 1
-    renumber = np.cumsum(stays) - 1
-    similarity[similarity < 0] = np.nan
-    return Clusters(
-        found.doc_id[stays], renumber[labels[stays]], sizes[stays].astype(np.uint32), similarity[stays],
-        reexamined=len(np.unique(found.label[large])), cut=int((~keep).sum()),
-    )
+    return replace(_together(found.doc_id, labels, similarity), reexamined=len(np.unique(found.label[large])),
+                   cut=int((~keep).sum()))
 
 
 def _distinct_edges(found: Clusters, batches: Callable[[], Iterable[EdgeBatch]], large: np.ndarray
@@ -102,7 +140,8 @@ def _distinct_edges(found: Clusters, batches: Callable[[], Iterable[EdgeBatch]],
     pairs = np.zeros((0, 2), np.int64)
     for anchor, member, _ in batches():
         both = np.stack([ids.find(found.doc_id, anchor), ids.find(found.doc_id, member)], axis=1)
-        both = both[large[both[:, 0]]]
+        both = both[(both >= 0).all(axis=1)]  # a candidate that its text refused may be in no cluster, or in two
+        both = both[large[both[:, 0]] & (found.label[both[:, 0]] == found.label[both[:, 1]])]
         pairs = np.unique(np.concatenate([pairs, both]), axis=0)
     return pairs[:, 0], pairs[:, 1]
 

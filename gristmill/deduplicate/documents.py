@@ -4,7 +4,7 @@ Belongs here: which documents go on from ``exact`` and from ``near``, joined wit
 texts by locator. Does not belong here: any measure of a text.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Literal
 
 import numpy as np
@@ -82,15 +82,17 @@ def texts_of(part: Partition, record_ids: pa.Array | pa.ChunkedArray, bucket: in
     return text["text"].combine_chunks().cast(pa.large_string()).take(pa.array(where))
 
 
-def some_texts(part: Partition, bucket: int, record_ids: np.ndarray) -> pa.Array:
-    """As ``texts_of`` for few records of a bucket: reads only the row groups that hold them.
+def some_texts(part: Partition, bucket: int, record_ids: np.ndarray) -> Iterator[tuple[np.ndarray, pa.Array]]:
+    """As ``texts_of`` for few records of a bucket: reads only the row groups that hold them, one at a time.
 
     Args:
         record_ids: uint64[n, 2].
+
+    Yields:
+        numbers of the records (int64, in order of ``record_ids``) and their texts.
     """
     key = part.key("text", bucket)
-    found: list[pa.Array] = []
-    of: list[np.ndarray] = []
+    seen = 0
     for ref in part.manifest("text", bucket).role("data"):
         with part.store.open_file(key, ref) as source:
             file = pq.ParquetFile(source, page_checksum_verification=True)
@@ -102,35 +104,40 @@ def some_texts(part: Partition, bucket: int, record_ids: np.ndarray) -> pa.Array
                 if len(hit) == 0:
                     continue
                 column = file.read_row_group(group, columns=["text"], use_threads=False)["text"].combine_chunks()
-                found.append(column.cast(pa.large_string()).take(pa.array(order[where[hit]])))
-                of.append(hit)
-    rows = np.concatenate(of) if of else np.zeros(0, np.int64)
-    if len(rows) != len(record_ids):
-        raise DamagedPartitionError(f"{key}: {len(record_ids) - len(rows)} texts of its documents are not there")
-    return pa.concat_arrays(found).take(pa.array(np.argsort(rows))) if found else pa.array([], pa.large_string())
+                yield hit, column.cast(pa.large_string()).take(pa.array(order[where[hit]]))
+                seen += len(hit)
+    if seen != len(record_ids):
+        raise DamagedPartitionError(f"{key}: {len(record_ids) - seen} texts of its documents are not there")
 
 
-def texts_at(part: Partition, host_bucket: np.ndarray, doc_id: np.ndarray, record_id: np.ndarray) -> pa.Array:
-    """Cleaned text of single documents anywhere in the crawl, in the order asked for.
+def text_groups_at(part: Partition, host_bucket: np.ndarray, doc_id: np.ndarray, record_id: np.ndarray
+                   ) -> Iterator[tuple[np.ndarray, pa.Array]]:
+    """Cleaned text of documents anywhere in the crawl, each read once, a row group in memory at a time.
 
     Args:
         host_bucket: integer[n], bucket of the first record.
         doc_id, record_id: uint64[n, 2].
+
+    Yields:
+        numbers of documents (int64) and their texts; every document once.
     """
-    found: list[pa.Array] = []
-    of: list[np.ndarray] = []
     for bucket in np.unique(host_bucket).tolist():
         mine = np.flatnonzero(host_bucket == bucket)
-        texts = some_texts(part, bucket, record_id[mine])
         lines = part.read("lines", ["doc_id", "removed"], bucket=bucket)
         where = ids.find(ids.pairs(lines["doc_id"]), doc_id[mine])
         if len(where) and int(where.min()) < 0:
             raise DamagedPartitionError(f"{part.key('lines', bucket)} lacks documents: run that stage again")
-        found.append(clean_column(texts, lines["removed"].combine_chunks().take(pa.array(where))))
-        of.append(mine)
+        removed = lines["removed"].combine_chunks()
+        for hit, texts in some_texts(part, bucket, record_id[mine]):
+            yield mine[hit], clean_column(texts, removed.take(pa.array(where[hit])))
+
+
+def texts_at(part: Partition, host_bucket: np.ndarray, doc_id: np.ndarray, record_id: np.ndarray) -> pa.Array:
+    """As ``text_groups_at``, together and in the order asked for: for few documents."""
+    found = list(text_groups_at(part, host_bucket, doc_id, record_id))
     if not found:
         return pa.array([], pa.large_string())
-    return pa.concat_arrays(found).take(pa.array(np.argsort(np.concatenate(of))))
+    return pa.concat_arrays([t for _, t in found]).take(pa.array(np.argsort(np.concatenate([n for n, _ in found]))))
 
 
 def with_language(part: Partition, docs: pa.Table) -> pa.Table:

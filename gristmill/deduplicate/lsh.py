@@ -4,11 +4,15 @@ Belongs here: grouping by key in linear time, star edges, verification against l
 here: signatures (``minhash.py``), components (``components.py``), reading (``stages.py``).
 
 In a bucket identical signatures collapse first. Unverified, every member is joined to the smallest. Verified, members
-are taken in order of ``doc_id``; each is compared with the bucket's leaders so far and joined to the first that it
-matches; one that matches none becomes a leader itself, up to ``max_leaders``; after that it stays alone in this bucket,
-and is counted. A bucket of up to ``bucket_cap`` distinct signatures gets that whole search; a larger one gets the same
-number of comparisons, ``bucket_cap x max_leaders``, so each member meets fewer leaders, and at least the first. The
-work is linear in the bucket, whatever its size.
+are taken in order of ``doc_id`` and compared with the bucket's leaders so far. By signature, a member is joined to the
+first that it matches; one that matches none becomes a leader itself, up to ``max_leaders``; after that it stays alone
+in this bucket, and is counted. For exact Jaccard only a leader whose estimate is at least ``sure_at`` ends the search;
+otherwise the ``FAN`` most alike leaders within ``MARGIN`` of the bound are candidates, whose texts ``clusters.py``
+compares, and the member becomes a leader too: an estimate that a text refutes must not stand in the way of a true mate.
+
+A bucket of up to ``bucket_cap`` distinct signatures gets that whole search; a larger one gets the same number of
+comparisons, ``bucket_cap x max_leaders``, so each member meets fewer leaders, and at least the first. The work is
+linear in the bucket, whatever its size.
 """
 
 from dataclasses import dataclass
@@ -21,17 +25,18 @@ from gristmill.text_units import mix64
 
 Verify = Literal["none", "signature", "jaccard"]
 
-# With exact Jaccard a pair is not even read when its estimate falls short of the bound by more than this: 4 standard
-# errors at K = 112, and unfolded shingles agree at most as often as the folded ones that were signed.
-MARGIN = 0.15
+# An estimate further than this below the bound is no candidate: at J = 0.9 one pair in 100,000 falls short of 0.75.
+MARGIN = 0.05
+FAN = 4  # candidates of a member in a bucket
 
 
 @dataclass(frozen=True)
 class Rules:
     """Verification and its caps (``ClusterParams``)."""
 
-    verify: Verify = "signature"
+    verify: Verify = "jaccard"
     verify_at: float = 0.8
+    sure_at: float = 0.95
     max_leaders: int = 256
     bucket_cap: int = 10_000
 
@@ -87,41 +92,29 @@ def stars_unverified(starts: np.ndarray) -> Stars:
     return Stars(member, anchor[member], np.full(len(member), np.nan, np.float32))
 
 
-def stars_by_signature(starts: np.ndarray, signatures: np.ndarray, rules: Rules, least: float | None = None) -> Stars:
-    """Join members whose estimated Jaccard with a leader is at least ``verify_at`` (or ``least``).
+def stars_verified(starts: np.ndarray, signatures: np.ndarray, rules: Rules) -> Stars:
+    """Edges of an estimate of at least ``verify_at``; with ``jaccard`` also candidates, down to ``MARGIN`` less.
 
     Args:
         starts: bucket b holds rows ``starts[b]:starts[b + 1]``, in order of doc_id.
         signatures: uint32[rows, K].
     """
-    return _stars(starts, signatures, rules, rules.verify_at if least is None else least, None, None)
-
-
-def stars_by_jaccard(starts: np.ndarray, signatures: np.ndarray, sets: np.ndarray, edges: np.ndarray, rules: Rules
-                     ) -> Stars:
-    """Join members whose exact Jaccard with a leader is at least ``verify_at``.
-
-    Args:
-        sets, edges: distinct shingle hashes of row i, ascending, in ``sets[edges[i]:edges[i + 1]]``.
-    """
-    return _stars(starts, signatures, rules, rules.verify_at - MARGIN, sets, edges)
-
-
-def _stars(starts: np.ndarray, signatures: np.ndarray, rules: Rules, least: float, sets: np.ndarray | None,
-           edges: np.ndarray | None) -> Stars:
     n, size = signatures.shape
-    anchor = np.full(n, -1, np.int64)
-    similarity = np.zeros(n, np.float64)
+    exact = rules.verify == "jaccard"
+    need = _least(rules.verify_at - MARGIN if exact else rules.verify_at, size)
+    sure = max(_least(max(rules.sure_at, rules.verify_at), size), need) if exact else need
+    anchor = np.full((n, FAN if exact else 1), -1, np.int64)
+    same = np.zeros(anchor.shape, np.int32)
     counts = np.zeros(3, np.int64)
-    need = max(int(np.ceil(least * size - 1e-9)), 1)
-    exact = sets is not None
-    _match(
-        starts, signatures, need, rules.max_leaders, rules.bucket_cap, exact, rules.verify_at,
-        sets if sets is not None else np.zeros(0, np.uint64), edges if edges is not None else np.zeros(1, np.int64),
-        anchor, similarity, counts,
-    )
-    member = np.flatnonzero(anchor >= 0)
-    return Stars(member, anchor[member], similarity[member].astype(np.float32), *(int(c) for c in counts))
+    _match(starts, signatures, need, sure, rules.max_leaders, rules.bucket_cap, anchor, same, counts)
+    member, place = np.nonzero(anchor >= 0)
+    return Stars(member, anchor[member, place], (same[member, place] / size).astype(np.float32),
+                 *(int(c) for c in counts))
+
+
+def _least(share: float, size: int) -> int:
+    """Equal values of a signature that an estimate of ``share`` takes."""
+    return max(int(np.ceil(share * size - 1e-9)), 1)
 
 
 def sorted_sets(hashes: np.ndarray, edges: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -229,7 +222,7 @@ def _equal(one, other):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _collapse(signatures, start, end, slots, anchor, similarity, distinct):  # type: ignore[no-untyped-def]
+def _collapse(signatures, start, end, slots, anchor, same, distinct):  # type: ignore[no-untyped-def]
     """Join rows of a bucket to the first with the same signature; the rows left, in ``distinct``, and their number."""
     mask = np.int64(slots.shape[0] - 1)
     slots[:] = -1
@@ -246,8 +239,8 @@ def _collapse(signatures, start, end, slots, anchor, similarity, distinct):  # t
                 break
             s = (s + 1) & mask
         if found >= 0:
-            anchor[i] = found
-            similarity[i] = 1.0
+            anchor[i, 0] = found
+            same[i, 0] = signatures.shape[1]
         else:
             slots[s] = i
             distinct[n] = i
@@ -257,10 +250,10 @@ def _collapse(signatures, start, end, slots, anchor, similarity, distinct):  # t
 
 @njit(cache=True, nogil=True)
 def _match(  # type: ignore[no-untyped-def]
-    starts, signatures, need, max_leaders, bucket_cap, exact, verify_at, sets, edges, anchor, similarity, counts
+    starts, signatures, need, sure, max_leaders, bucket_cap, anchor, same, counts
 ):
     """The leader search of every bucket. counts: identical, compared, unmatched."""
-    size = signatures.shape[1]
+    fan = anchor.shape[1]
     leaders = np.empty(max_leaders, np.int64)
     for b in range(starts.shape[0] - 1):
         start, end = starts[b], starts[b + 1]
@@ -270,7 +263,7 @@ def _match(  # type: ignore[no-untyped-def]
         while room < 2 * (end - start):
             room <<= 1
         distinct = np.empty(end - start, np.int64)
-        n = _collapse(signatures, start, end, np.empty(room, np.int64), anchor, similarity, distinct)
+        n = _collapse(signatures, start, end, np.empty(room, np.int64), anchor, same, distinct)
         counts[0] += (end - start) - n
         limit = max_leaders
         if n > bucket_cap:
@@ -280,26 +273,29 @@ def _match(  # type: ignore[no-untyped-def]
             i = distinct[j]
             matched = False
             for q in range(held):
-                leader = leaders[q]
                 counts[1] += 1
-                same = _equal(signatures[leader], signatures[i])
-                if same < need:
+                equal = _equal(signatures[leaders[q]], signatures[i])
+                if equal < need:
                     continue
-                value = same / size
-                if exact:
-                    value = jaccard_sorted(
-                        sets[edges[leader] : edges[leader + 1]], sets[edges[i] : edges[i + 1]]
-                    )
-                    if value < verify_at:
-                        continue
-                anchor[i] = leader
-                similarity[i] = value
-                matched = True
-                break
+                if equal >= sure:
+                    anchor[i, :] = -1
+                    anchor[i, 0] = leaders[q]
+                    same[i, 0] = equal
+                    matched = True
+                    break
+                p = fan  # among the best so far, the earlier of equals first
+                while p > 0 and same[i, p - 1] < equal:
+                    p -= 1
+                for r in range(fan - 1, p, -1):
+                    anchor[i, r] = anchor[i, r - 1]
+                    same[i, r] = same[i, r - 1]
+                if p < fan:
+                    anchor[i, p] = leaders[q]
+                    same[i, p] = equal
             if matched:
                 continue
             if held < limit:
                 leaders[held] = i
                 held += 1
-            else:
+            elif anchor[i, 0] < 0:
                 counts[2] += 1

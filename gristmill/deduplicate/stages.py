@@ -3,7 +3,7 @@
 Belongs here: which partition reads and writes which table. Does not belong here: any algorithm.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
@@ -22,11 +22,11 @@ from gristmill.deduplicate.documents import (
     count_by,
     documents,
     exact_documents,
-    texts_at,
     texts_of,
     with_language,
 )
 from gristmill.deduplicate.generations import earlier
+from gristmill.deduplicate.shingle_sets import ShingleSets
 from gristmill.deduplicate.signature_files import gather, read_matrix
 from gristmill.errors import BandIndexError, DamagedPartitionError, ParameterError
 from gristmill.partition import Partition, state_check
@@ -175,7 +175,7 @@ def _band_keys(part: Partition, bands: range) -> pa.Table:
 def band_buckets(part: Partition) -> None:
     """Edges between documents that share a band key of this range, ``bands_per_pass`` bands in memory at a time."""
     params, sketch = part.plan.params.clusters, part.plan.params.minhash
-    rules = lsh.Rules(params.verify, params.verify_at, params.max_leaders, params.bucket_cap)
+    rules = lsh.Rules(params.verify, params.verify_at, params.sure_at, params.max_leaders, params.bucket_cap)
     facts = dict.fromkeys(("buckets", "members", "identical", "compared", "unmatched", "edges"), 0)
     out = [schemas.empty(schemas.BAND_BUCKETS)]
     for first in range(0, sketch.bands, params.bands_per_pass):
@@ -211,34 +211,13 @@ def _chunks(starts: np.ndarray) -> Iterator[tuple[int, int]]:
 
 
 def _stars(part: Partition, rows: pa.Table, starts: np.ndarray, rules: lsh.Rules) -> lsh.Stars:
-    """Edges of some buckets, verified as the rules say."""
+    """Edges of some buckets: all, those that signatures verify, or candidates for their texts to verify."""
     if rules.verify == "none":
         return lsh.stars_unverified(starts)
     sketch = part.plan.params.minhash
     host, row = rows["host_bucket"].to_numpy(), rows["row"].to_numpy()
     values = gather(part, host, row, sketch.bands * sketch.rows)
-    if rules.verify == "signature":
-        return lsh.stars_by_signature(starts, values, rules)
-    # Exact Jaccard: only documents that an estimate puts near the bound are read.
-    near = lsh.stars_by_signature(starts, values, rules, rules.verify_at - lsh.MARGIN)
-    need = np.unique(np.concatenate([near.member, near.anchor]))
-    record = np.zeros((len(need), 2), np.uint64)
-    for bucket in np.unique(host[need]).tolist():
-        mine = host[need] == bucket
-        record[mine] = ids.pairs(part.read("signatures", ["record_id"], bucket=bucket)["record_id"])[row[need][mine]]
-    hashes, edges = _shingles(part, host[need], ids.pairs(rows["doc_id"])[need], record)
-    sizes = np.zeros(len(rows), np.int64)
-    sizes[need] = np.diff(edges)
-    return lsh.stars_by_jaccard(
-        starts, values, hashes, np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)]), rules
-    )
-
-
-def _shingles(part: Partition, host: np.ndarray, doc: np.ndarray, record: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Distinct unfolded shingles of single documents, ascending in each."""
-    sketch = part.plan.params.minhash
-    texts = texts_at(part, host, doc, record)
-    return lsh.sorted_sets(*minhash.shingle_table(texts, sketch.shingle, sketch.n, fold=False))
+    return lsh.stars_verified(starts, values, rules)
 
 
 def clusters(part: Partition) -> None:
@@ -261,16 +240,10 @@ def _label(part: Partition) -> pa.Table:
             yield ids.pairs(table["anchor"]), ids.pairs(table["doc_id"]), values
 
     with part.store.scratch() as folder:
-        found = grouping.label(batches, Path(folder))
+        verified = _verified(part, batches, Path(folder)) if params.verify == "jaccard" else None
+        found = grouping.label(batches, Path(folder), verified)
+        found = _reexamined(part, found, batches, Path(folder))
     host, when, record = _records(part, found.doc_id)
-    if params.verify != "jaccard":
-        all_docs = found.doc_id
-        found = grouping.reexamine(
-            found, batches, params.cluster_cap, params.verify_at, params.max_leaders,
-            lambda rows: _shingles(part, host[rows], all_docs[rows], record[rows]),
-        )
-        stays = ids.find(all_docs, found.doc_id)
-        host, when, record = host[stays], when[stays], record[stays]
     first = grouping.first_of(found.label, when, record)
     n = len(found.doc_id)
     table = pa.table({
@@ -285,6 +258,35 @@ def _label(part: Partition) -> pa.Table:
     part.report(clusters=int(np.count_nonzero(found.label == np.arange(n))), largest=int(found.size.max(initial=0)),
                 reexamined=found.reexamined, edges_cut=found.cut)
     return table.filter(pa.array(numbers == 0))
+
+
+def _verified(part: Partition, batches: Callable[[], Iterator[grouping.EdgeBatch]], folder: Path
+              ) -> grouping.Verified:
+    """Exact Jaccard of every candidate edge; each text that it needs is read once."""
+    params = part.plan.params.clusters
+    # Signatures of folded digits say nothing of the numbers: then every pair is read.
+    sure_at = 2.0 if part.plan.params.minhash.fold_digits else max(params.sure_at, params.verify_at)
+    docs = grouping.documents(batches)
+    one, other = grouping.unsure(docs, batches, sure_at)
+    need = np.unique(np.concatenate([one, other]))
+    host, _, record = _records(part, docs[need])
+    sets = ShingleSets(part, folder, host, docs[need], record)
+    exact = sets.jaccard(np.searchsorted(need, one), np.searchsorted(need, other))
+    part.report(texts_read=len(need), pairs_read=len(one), pairs_refused=int((exact < params.verify_at).sum()))
+    return grouping.Verified(docs, sure_at, params.verify_at, one, other, exact)
+
+
+def _reexamined(part: Partition, found: grouping.Clusters, batches: Callable[[], Iterator[grouping.EdgeBatch]],
+                folder: Path) -> grouping.Clusters:
+    """Components over the cap, by exact Jaccard."""
+    params = part.plan.params.clusters
+    need = np.flatnonzero(found.size > params.cluster_cap)
+    if len(need) == 0:
+        return found
+    host, _, record = _records(part, found.doc_id[need])
+    sets = ShingleSets(part, folder, host, found.doc_id[need], record)
+    return grouping.reexamine(found, batches, params.cluster_cap, params.verify_at, params.max_leaders,
+                              lambda rows: sets.take(np.searchsorted(need, rows)))
 
 
 def _records(part: Partition, doc: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -83,6 +83,21 @@ def test_pieces_of_edges_do_not_show(monkeypatch):
     assert np.array_equal(want.label, got.label)
 
 
+def test_candidates_that_their_texts_refuse_are_no_edges():
+    batches = edges((1, 2, 0.9), (1, 2, 0.9), (2, 3, 0.79), (4, 5, 0.85), (5, 6, 0.97), (7, 8, 0.8))
+    found = clusters.documents(batches)
+    one, other = clusters.unsure(found, batches, 0.95)
+    assert [(int(found[i, 0]), int(found[j, 0])) for i, j in zip(one, other)] == [(1, 2), (2, 3), (4, 5), (7, 8)]
+    exact = np.array([0.91, 0.83, 0.5, 0.79], np.float32)
+    got = clusters.label(batches, verified=clusters.Verified(found, 0.95, 0.8, one, other, exact))
+    assert got.doc_id[:, 0].tolist() == [1, 2, 3, 5, 6], "4, 7 and 8 are alone"
+    assert got.doc_id[got.label][:, 0].tolist() == [1, 1, 1, 5, 5]
+    assert got.similarity.tolist() == pytest.approx([0.91, 0.91, 0.83, 0.97, 0.97])
+    table = {1: range(100), 2: range(5, 100), 3: range(9, 100)}
+    again = clusters.reexamine(got, batches, 2, 0.8, 4, sets_of(table, got, []))
+    assert again.doc_id[again.label][:, 0].tolist() == [1, 1, 1, 5, 5], "refused edges point outside: they are left out"
+
+
 def test_the_first_is_the_earliest_fetched_then_the_smallest_record():
     labels = np.array([0, 0, 2, 2, 2])
     when = np.array([5, 3, 7, 7, 9])

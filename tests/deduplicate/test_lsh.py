@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from gristmill.deduplicate import lsh
 
 K = 112
+SIGNED = lsh.Rules("signature")
 
 
 def starts(*sizes: int) -> np.ndarray:
@@ -47,14 +48,14 @@ def test_an_unverified_bucket_is_a_star():
 
 def test_no_buckets():
     assert len(lsh.stars_unverified(np.zeros(1, np.int64)).member) == 0
-    assert len(lsh.stars_by_signature(np.zeros(1, np.int64), np.zeros((0, K), np.uint32), lsh.Rules()).member) == 0
+    assert len(lsh.stars_verified(np.zeros(1, np.int64), np.zeros((0, K), np.uint32), SIGNED).member) == 0
 
 
 def test_members_join_the_leader_that_they_match_and_no_other():
     rng = np.random.default_rng(2)
     a, b = rng.integers(0, 2**32, (2, K), np.uint32)
     rows = np.stack([a, b, like(a, 100, rng), like(b, 95, rng), like(a, 60, rng), a])
-    stars = lsh.stars_by_signature(starts(6), rows, lsh.Rules(verify_at=0.8))
+    stars = lsh.stars_verified(starts(6), rows, SIGNED)
     assert dict(zip(stars.member.tolist(), stars.anchor.tolist())) == {2: 0, 3: 1, 5: 0}
     assert stars.similarity.tolist() == pytest.approx([100 / K, 95 / K, 1.0])
     assert (stars.identical, stars.unmatched) == (1, 0)
@@ -65,7 +66,7 @@ def test_verified_pairs_are_not_merged_again_by_the_bucket_that_they_share():
     rng = np.random.default_rng(3)
     one, two = rng.integers(0, 2**32, (2, K), np.uint32)
     rows = np.stack([one, two, like(one, 105, rng), like(two, 105, rng)])
-    stars = lsh.stars_by_signature(starts(4), rows, lsh.Rules())
+    stars = lsh.stars_verified(starts(4), rows, SIGNED)
     assert sorted(zip(stars.anchor.tolist(), stars.member.tolist())) == [(0, 2), (1, 3)]
 
 
@@ -73,7 +74,7 @@ def test_what_matches_no_leader_stays_alone_and_is_counted():
     rng = np.random.default_rng(4)
     rows = rng.integers(0, 2**32, (10, K), np.uint32)
     rows[9] = like(rows[8], 110, rng)
-    stars = lsh.stars_by_signature(starts(10), rows, lsh.Rules(max_leaders=4))
+    stars = lsh.stars_verified(starts(10), rows, lsh.Rules("signature", max_leaders=4))
     assert len(stars.member) == 0
     assert stars.unmatched == 6
 
@@ -83,9 +84,9 @@ def test_a_bucket_of_100_000_copies_is_linear():
     base = rng.integers(0, 2**32, K, np.uint32)
     rows = np.repeat(base[None], 100_000, axis=0)
     rows[50_000:] = like(base, 108, rng)
-    lsh.stars_by_signature(starts(2), rows[:2], lsh.Rules())
+    lsh.stars_verified(starts(2), rows[:2], SIGNED)
     begun = time.process_time()
-    stars = lsh.stars_by_signature(starts(len(rows)), rows, lsh.Rules())
+    stars = lsh.stars_verified(starts(len(rows)), rows, SIGNED)
     assert time.process_time() - begun < 2
     assert len(stars.member) == 99_999
     assert stars.identical == 99_998
@@ -110,9 +111,9 @@ def template(count: int, pairs: int, rng: np.random.Generator) -> np.ndarray:
 def test_a_bucket_of_100_000_pages_of_one_template_is_bounded_and_merges_nothing_else():
     rng = np.random.default_rng(6)
     rows = template(100_000, 0, rng)
-    rules = lsh.Rules()
+    rules = SIGNED
     begun = time.process_time()
-    stars = lsh.stars_by_signature(starts(len(rows)), rows, rules)
+    stars = lsh.stars_verified(starts(len(rows)), rows, rules)
     assert time.process_time() - begun < 20
     assert stars.compared <= rules.bucket_cap * rules.max_leaders
     assert stars.unmatched > 99_000
@@ -123,10 +124,10 @@ def test_a_bucket_of_100_000_pages_of_one_template_is_bounded_and_merges_nothing
 def test_up_to_the_cap_a_bucket_is_searched_with_every_leader():
     rng = np.random.default_rng(7)
     rows = template(300, 100, rng)
-    found = lsh.stars_by_signature(starts(300), rows, lsh.Rules(max_leaders=256, bucket_cap=300))
+    found = lsh.stars_verified(starts(300), rows, lsh.Rules("signature", max_leaders=256, bucket_cap=300))
     mates = set(zip((found.anchor + 100).tolist(), found.member.tolist()))
     assert sum((m, m) in mates for m in range(200, 300)) >= 99  # recall of the planted pairs in a full bucket
-    small = lsh.stars_by_signature(starts(300), rows, lsh.Rules(max_leaders=256, bucket_cap=30))
+    small = lsh.stars_verified(starts(300), rows, lsh.Rules("signature", max_leaders=256, bucket_cap=30))
     assert small.compared <= 30 * 256
     assert small.unmatched > found.unmatched
 
@@ -145,7 +146,7 @@ def test_over_the_cap_recall_comes_from_the_other_bands():
             members = np.flatnonzero(lsh.shared(keys[:, band]))
             members = members[np.lexsort((members, keys[members, band]))]
             edges = lsh.bucket_starts(keys[members, band])
-            stars = lsh.stars_by_signature(edges, rows[members], lsh.Rules(max_leaders=16, bucket_cap=100))
+            stars = lsh.stars_verified(edges, rows[members], lsh.Rules("signature", max_leaders=16, bucket_cap=100))
             components.join(members[stars.anchor], members[stars.member])
         labels = components.labels()
         mates = np.arange(19_000, 19_500)
@@ -153,15 +154,25 @@ def test_over_the_cap_recall_comes_from_the_other_bands():
         assert np.bincount(labels).max() < 50  # and the template did not become one cluster
 
 
-def test_exact_jaccard_decides_where_estimates_mislead():
+def test_near_the_bound_the_most_alike_leaders_are_candidates_and_do_not_end_the_search():
     rng = np.random.default_rng(9)
-    base = rng.integers(0, 2**32, K, np.uint32)
-    rows = np.stack([base, like(base, 100, rng), like(base, 100, rng)])
-    sets = [np.arange(100, dtype=np.uint64), np.arange(5, 105, dtype=np.uint64), np.arange(50, 150, dtype=np.uint64)]
-    values, edges = np.concatenate(sets), starts(100, 100, 100)
-    stars = lsh.stars_by_jaccard(starts(3), rows, values, edges, lsh.Rules(verify="jaccard", verify_at=0.8))
-    assert stars.member.tolist() == [1]
-    assert stars.similarity.tolist() == pytest.approx([95 / 105])
+    a, b = rng.integers(0, 2**32, (2, K), np.uint32)
+    both = np.where(rng.random(K) < 0.5, a, b)
+    mixed = [like(a, n, rng) for n in (86, 90, 95, 100, 102)]  # leaders in turn: estimates of 0.77 to 0.91 with a
+    rows = np.stack([a, *mixed, like(a, 107, rng), a, both])
+    stars = lsh.stars_verified(starts(len(rows)), rows, lsh.Rules())
+    edges = [(int(m), int(n), round(float(s) * K)) for m, n, s in zip(stars.member, stars.anchor, stars.similarity)]
+    assert (6, 0, 107) in edges, "sure: the first such leader, and no other"
+    assert sum(m == 6 for m, _, _ in edges) == 1
+    assert (7, 0, K) in edges
+    assert not any(m == 8 for m, _, _ in edges), "0.5 is no candidate"
+    for member in range(1, 6):
+        mine = [(n, s) for m, n, s in edges if m == member]
+        assert (0, (86, 90, 95, 100, 102)[member - 1]) in mine
+        assert len(mine) <= lsh.FAN
+        assert [s for _, s in mine] == sorted((s for _, s in mine), reverse=True)
+        want = sorted(((int((rows[n] == rows[member]).sum()), -n) for n in range(member)), reverse=True)
+        assert mine == [(-n, s) for s, n in want if s >= 84][: lsh.FAN], "the most alike, the earlier of equals first"
 
 
 @given(st.lists(st.lists(st.integers(0, 9), max_size=12), min_size=1, max_size=5))

@@ -13,6 +13,7 @@ from gristmill.deduplicate.documents import documents, texts_at, with_language
 from gristmill.deduplicate.ids import pairs
 from gristmill.deduplicate.normalise import doc_id
 from gristmill.errors import ParameterError
+from gristmill.params import ClusterParams
 from tests.deduplicate.texts import WORDS, edited, near, prose
 from tests.deduplicate.world import STAGES, World, record_id, world
 
@@ -137,7 +138,7 @@ def verdict(place: World, crawl: str) -> list[tuple[object, ...]]:
 
 @pytest.mark.parametrize("params", [
     {"clusters": {"bands_per_pass": 1}}, {"clusters": {"bands_per_pass": 14}}, {"grid": {"host_buckets": 1}},
-    {"grid": {"host_buckets": 5}}, {"clusters": {"verify": "jaccard"}}, {"clusters": {"verify": "none"}},
+    {"grid": {"host_buckets": 5}}, {"clusters": {"verify": "signature"}}, {"clusters": {"verify": "none"}},
 ], ids=str)
 def test_verdicts_do_not_depend_on_passes_buckets_or_kind_of_verification_here(finished, tmp_path, params):
     place, texts, _ = finished
@@ -256,7 +257,53 @@ def test_pages_of_one_template_with_other_facts_are_not_merged(tmp_path):
         merged[verify] = sum(len(g) - 1 for g in groups(place, "A", texts))
     assert merged["none"] > 30  # known to merge templated text
     assert merged["jaccard"] == 0
+    assert ClusterParams().verify == "jaccard"
     assert merged["signature"] <= 2  # 1,770 pairs, each with a chance of about 1 % to look like 0.8, not all compared
+
+
+def test_what_is_joined_has_the_similarity_that_is_asked_for(tmp_path):
+    # Pairs around the bound, in pages of one template too: every joined document has a mate of exact J >= 0.8, and
+    # every pair of 0.9 and over is found. Texts of which nothing is near are not read, and each other one is read once.
+    rng = random.Random(21)
+    frame = prose(rng, 200).split()
+    texts = []
+    for level in (0.7, 0.75, 0.78, 0.8, 0.82, 0.85, 0.9, 0.95) * 8:
+        texts.append(prose(rng, 250))
+        texts.append(near(texts[-1], level, rng))
+    mates = len(texts)
+    texts += [" ".join(frame + [rng.choice(WORDS) for _ in range(n)]) for n in (24, 28, 32, 36) * 15]
+    alone = [prose(rng, 250) for _ in range(40)]
+    texts += alone
+    place = world(tmp_path, grid=TWO)
+    place.land("A", texts)
+    place.run("A", NEAR)
+    sets = [set(minhash.shingles(t, fold=False)) for t in texts]
+
+    def exact(i: int, j: int) -> float:
+        return len(sets[i] & sets[j]) / len(sets[i] | sets[j])
+
+    found = groups(place, "A", texts)
+    for group in found:
+        for i in group:
+            assert max(exact(i, j) for j in group if j != i) >= 0.8
+    joined = {(i, j) for g in found for i in g for j in g}
+    for i in range(0, mates, 2):
+        assert (i, i + 1) in joined or exact(i, i + 1) < 0.9
+    info = place.part("clusters", "A").manifest("clusters", 0).info
+    assert info["pairs_refused"] > 20
+    assert 100 < info["texts_read"] <= len(texts) - len(alone)
+
+
+def test_folded_digits_do_not_merge_what_differs_in_numbers(tmp_path):
+    rng = random.Random(22)
+    frame = prose(rng, 60).split()
+    texts = []
+    for _ in range(12):  # a price every fifth word: the same signature once digits are folded
+        texts.append(" ".join(w if i % 5 else f"{rng.randrange(10**6)}" for i, w in enumerate(frame)))
+    place = world(tmp_path, grid=TWO, minhash={"fold_digits": True})
+    place.land("A", texts)
+    place.run("A", NEAR)
+    assert groups(place, "A", texts) == []
 
 
 def test_a_cluster_over_its_cap_is_looked_at_again(tmp_path):
@@ -386,7 +433,9 @@ def test_recall_by_planted_jaccard(tmp_path):
 
 
 def test_rules_come_from_parameters():
-    assert lsh.Rules() == lsh.Rules("signature", 0.8, 256, 10_000)
+    params = ClusterParams()
+    assert lsh.Rules() == lsh.Rules(params.verify, params.verify_at, params.sure_at, params.max_leaders,
+                                    params.bucket_cap)
 
 
 @pytest.mark.service

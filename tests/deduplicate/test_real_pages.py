@@ -57,7 +57,7 @@ def joined(texts: list[str]) -> tuple[np.ndarray, set[tuple[int, int]]]:
         for band in range(14):
             members = np.flatnonzero(lsh.shared(keys[:, band]))
             members = members[np.argsort(keys[members, band], kind="stable")]
-            stars = lsh.stars_by_signature(lsh.bucket_starts(keys[members, band]), values[members], lsh.Rules())
+            stars = lsh.stars_verified(lsh.bucket_starts(keys[members, band]), values[members], lsh.Rules("signature"))
             found.join(members[stars.anchor], members[stars.member])
             pairs |= set(zip(members[stars.anchor].tolist(), members[stars.member].tolist()))
         return found.labels().copy(), pairs
