@@ -4,6 +4,7 @@ Belongs here: the handler that ``watch.py`` calls, and the picklable pieces it i
 slices and collecting results (``stages.py``), and extraction itself (``document.py``).
 """
 
+import gc
 import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -88,6 +89,7 @@ def warm_up(params: ExtractParams) -> None:
     for engine in engines:
         document.extract(_WARM, url="https://warm.example/", content_type="text/html", header_charset=None,
                          params=params.model_copy(update={"engine": engine}))
+    gc.freeze()  # modules and tables live as long as the worker: no collection need look at them again
 
 
 def handler(setup: Setup) -> Callable[[Record], document.Outcome]:
