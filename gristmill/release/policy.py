@@ -19,6 +19,7 @@ from gristmill.acquire import robots
 from gristmill.errors import ManifestError
 from gristmill.fingerprint import canonical_json, digest
 from gristmill.mixture.recipe import Positive, _plain
+from gristmill.release.language_tiers import LanguageTiers
 from gristmill.release.tombstones import Tombstones, host_covered
 from gristmill.store import Store
 from gristmill.tokens.strata import shard_key
@@ -50,7 +51,9 @@ DOCUMENT_RULES = (
     "holdout",
     "holdout_copy",
     "contamination",
+    "hard_removal",
     "safety",
+    "quality_tier",
     "downweight",
 )
 RULES = (*RECORD_RULES, *DOCUMENT_RULES)
@@ -97,7 +100,9 @@ class Policy(_Model):
     generator_cutoffs: dict[str, dt.date] = Field(default_factory=dict)  # generator model -> what it may know of
     contamination: bool = True  # exclude what holds a benchmark item
     contamination_benchmarks: tuple[str, ...] | None = None  # of these only; None: of all
+    hard_removal: bool = True  # exclude what a hash list of params.safety names
     safety: tuple[str, ...] = ()  # predicates; what one names is excluded
+    language_tiers: LanguageTiers | None = None  # thresholds by size of language; {} is the reference table
     downweight: tuple[Downweight, ...] = ()
     seed: int = 0  # of the keyed sampling
 
@@ -105,6 +110,7 @@ class Policy(_Model):
         """Plain JSON values."""
         data = json.loads(self.model_dump_json())
         data["downweight"] = _plain([d.model_dump() for d in self.downweight])
+        data["language_tiers"] = None if self.language_tiers is None else _plain(self.language_tiers.model_dump())
         return dict(data)
 
 

@@ -68,6 +68,7 @@ class Doc:
     pii: list[tuple[int, int, str]] = field(default_factory=list)
     removed: list[int] = field(default_factory=list)
     toxicity: float = 0.0
+    hard_removal: str | None = None
     benchmark: str | None = None
     of: str | None = None  # url of the representative of its cluster
     means: str | None = None  # url of the better document that it is a semantic duplicate of
@@ -324,6 +325,7 @@ class World:
                 "safety",
                 {
                     "toxicity": pa.array([d.toxicity for d in kept], pa.float32()),
+                    "hard_removal": pa.array([d.hard_removal for d in kept], pa.string()),
                     "pii_spans": pa.array(
                         [[{"start": s, "end": e, "kind": k} for s, e, k in d.pii] for d in kept],
                         pa.list_(schemas.PII_SPAN),
