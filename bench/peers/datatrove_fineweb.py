@@ -3,8 +3,9 @@
 The blocks and their settings are those that FineWeb was published with: reader, URL filter, trafilatura (precision),
 language (English, 0.65), Gopher repetition, Gopher quality, C4, FineWeb quality, MinHash 14 x 8 in four stages, PII;
 then its document tokeniser. Exclusion writers, the hub's token counter and uploads are left out: they only cost it
-time; and trafilatura's process-wide duplicate cache is off, as in ours: what it drops depends on the order of pages. Prints one JSON line: wall seconds of every executor, seconds of every block (summed over tasks, as datatrove
-itself accounts), documents and tokens.
+time; and trafilatura's process-wide duplicate cache is off, as in ours: what it drops depends on the order of pages.
+Prints one JSON line: wall seconds of every executor, seconds of every block (summed over tasks, as datatrove itself
+accounts), documents and tokens.
 
     python datatrove_fineweb.py (warcs|texts) FOLDER OUT TOKENIZER_JSON LID_MODEL WORKERS
 
