@@ -144,7 +144,7 @@ def test_a_put_that_never_arrives_whole_is_never_seen(seaweed, through, direct, 
     reader.start()
     try:
         proxy.faults = Faults(cut_answers=True, cut_share=0.6)
-        for n in range(6):
+        for n in range(12):
             through.put("big", new if n % 2 == 0 else old)
         proxy.faults = Faults()
     finally:
