@@ -55,10 +55,10 @@ _MODELS = ("encoder_small", "encoder_base", "encoder_large", "llm_small", "llm_m
 def _funnel() -> Iterator[Formula]:
     for name, rate, before, title in _STEPS:
         yield Formula(f"funnel.{name}", "documents", f"{before} * yields.{rate}", title)
-    yield Formula("funnel.end_to_end", "share", "funnel.kept / corpus.pages_per_crawl", "of the pages that landed")
-    yield Formula("funnel.end_to_end_bytes", "share",
-                  "funnel.kept * yields.length_gain / (corpus.pages_per_crawl * yields.extraction)",
-                  "of the extracted bytes")
+    after_text = " * ".join(f"yields.{rate}" for _, rate, _, _ in _STEPS[2:])
+    yield Formula("funnel.end_to_end", "share", f"yields.unique * yields.extraction * {after_text}",
+                  "of the pages that landed")
+    yield Formula("funnel.end_to_end_bytes", "share", f"{after_text} * yields.length_gain", "of the extracted bytes")
     yield Formula("funnel.landed_bytes", "B", "corpus.pages_per_crawl * corpus.landed_bytes", "landed, compressed")
     yield Formula("funnel.text_bytes", "B", "funnel.extracted * corpus.text_bytes", "text extracted")
     yield Formula("funnel.document_tokens", "tokens",
@@ -135,47 +135,54 @@ def _egress() -> Iterator[Formula]:
     yield Formula("egress.saving", "$", "egress.naive_money - egress.delta_money", "saved a version")
 
 
+def _seconds(model: str) -> str:
+    """GPU seconds that one document costs a scorer: 2 FLOPs a parameter and token."""
+    if model.startswith("encoder"):
+        return f"2 * scorers.{model} * scorers.read_tokens / fleet.mfu_reading / fleet.gpu_flops"
+    return (f"2 * scorers.{model} * (scorers.prompt_tokens / fleet.mfu_reading + scorers.answer_tokens / "
+            "fleet.mfu_writing) / fleet.gpu_flops")
+
+
 def _scorers() -> Iterator[Formula]:
     yield Formula("scorers.documents", "documents", "funnel.near * corpus.crawls", "scored")
     yield Formula("scorers.fasttext_hours", "core-h", "scorers.documents / rates.quality / 3600", "fastText")
     yield Formula("scorers.fasttext_money", "$", "scorers.fasttext_hours * prices.core_hour", "fastText")
     for model in _MODELS:
         title = model.replace("_", " ")
-        if model.startswith("encoder"):
-            flops = f"2 * scorers.{model} * scorers.read_tokens / fleet.mfu_reading"
-        else:
-            flops = (f"2 * scorers.{model} * (scorers.prompt_tokens / fleet.mfu_reading"
-                     " + scorers.answer_tokens / fleet.mfu_writing)")
-        yield Formula(f"scorers.{model}_hours", "GPU-h", f"scorers.documents * {flops} / fleet.gpu_flops / 3600", title)
+        yield Formula(f"scorers.{model}_hours", "GPU-h", f"scorers.documents * {_seconds(model)} / 3600", title)
         yield Formula(f"scorers.{model}_money", "$", f"scorers.{model}_hours * prices.gpu_hour", title)
-    yield Formula("scorers.labels_money", "$", "scorers.llm_large_money * scorers.sample / scorers.documents",
+    yield Formula("scorers.labels_money", "$",
+                  f"scorers.sample * {_seconds('llm_large')} / 3600 * prices.gpu_hour",
                   "a sample labelled by the largest, to distil from")
 
 
 def _generation() -> Iterator[Formula]:
     yield Formula("generation.written", "tokens", "generator.tokens / generator.kept", "written, before control")
-    yield Formula("generation.hours", "GPU-h",
-                  "2 * generator.parameters * generation.written * (generator.read_per_token / fleet.mfu_reading"
-                  " + 1 / fleet.mfu_writing) / fleet.gpu_flops / 3600", "reading prompts and writing")
+    yield Formula("generation.token_seconds", "s",
+                  "2 * generator.parameters * (generator.read_per_token / fleet.mfu_reading + 1 / fleet.mfu_writing)"
+                  " / fleet.gpu_flops", "of a GPU, a token written")
+    yield Formula("generation.hours", "GPU-h", "generation.written * generation.token_seconds / 3600",
+                  "reading prompts and writing")
     yield Formula("generation.money", "$", "generation.hours * prices.gpu_hour", "all of it")
     yield Formula("generation.wall", "h", "generation.hours / fleet.gpus", "on the fleet's GPUs")
-    yield Formula("generation.per_billion", "$", "generation.money / (generator.tokens / 1e9)",
+    yield Formula("generation.per_billion", "$",
+                  "1e9 / generator.kept * generation.token_seconds / 3600 * prices.gpu_hour",
                   "a billion tokens that pass")
 
 
 def _experiments() -> Iterator[Formula]:
-    train = "fleet.gpu_flops / fleet.mfu_training / 3600"
-    runs = (("ablations", "ablation", "ablations of data"), ("proxies", "proxy", "small models of the mixture search"))
-    for plural, one, title in runs:
-        yield Formula(
-            f"experiments.{plural}_hours", "GPU-h",
-            f"6 * experiments.{one}_parameters * experiments.{one}_tokens * experiments.{plural} / {train}", title)
-    yield Formula("experiments.money", "$",
-                  "(experiments.ablations_hours + experiments.proxies_hours) * prices.gpu_hour", "both")
-    yield Formula("experiments.run_hours", "GPU-h", f"6 * run.model_parameters * run.tokens / {train}",
-                  "the run itself")
-    yield Formula("experiments.run_money", "$", "experiments.run_hours * prices.gpu_hour", "the run itself")
-    yield Formula("experiments.share", "share", "experiments.money / experiments.run_money", "of the run's cost")
+    hours = "/ (fleet.gpu_flops * fleet.mfu_training) / 3600"
+    yield Formula("experiments.ablations_flops", "FLOP", "6 * experiments.ablation_parameters * "
+                  "experiments.ablation_tokens * experiments.ablations", "ablations of data")
+    yield Formula("experiments.proxies_flops", "FLOP", "6 * experiments.proxy_parameters * experiments.proxy_tokens * "
+                  "experiments.proxies", "small models of the mixture search")
+    yield Formula("experiments.run_flops", "FLOP", "6 * run.model_parameters * run.tokens", "the run itself")
+    for name, title in (("ablations", "ablations of data"), ("proxies", "mixture search"), ("run", "the run itself")):
+        yield Formula(f"experiments.{name}_hours", "GPU-h", f"experiments.{name}_flops {hours}", title)
+        yield Formula(f"experiments.{name}_money", "$", f"experiments.{name}_hours * prices.gpu_hour", title)
+    yield Formula("experiments.share", "share",
+                  "(experiments.ablations_flops + experiments.proxies_flops) / experiments.run_flops",
+                  "of the run's FLOPs, spent on experiments")
 
 
 def _crawling() -> Iterator[Formula]:
