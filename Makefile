@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes
 
-.PHONY: demo test test-all lint types ui bench clean python
+.PHONY: demo test test-all lint types ui bench audit clean python
 
 python:
 	@$(PYTHON) -c 'import sys; v = sys.version_info; ok = (3, 11) <= v[:2] <= (3, 13); \
@@ -36,6 +36,12 @@ lint: $(VENV)/dev.done
 
 types: $(VENV)/dev.done
 	@$(BIN)/mypy
+
+audit: $(VENV)/dev.done
+	@$(BIN)/python requirements/audit.py $(ARGS)
+
+$(BIN)/helm: requirements/helm.txt | $(VENV)/pipeline.done
+	@$(BIN)/python tests/helm/install.py $(BIN)
 
 PIPELINE ?= $(firstword $(wildcard pipeline.yaml) demo/pipeline.yaml)
 
