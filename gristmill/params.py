@@ -213,6 +213,9 @@ class DecontaminateParams(Params):
     fuzzy_window: float = 1.5
     fuzzy_min_shingles: int = 12  # fewer distinct telling shingles than this prove nothing
     bits_per_key: float = 9.6
+    semantic: EmbedderParams | None = None  # names an encoder: passages of like meaning are flagged, pending review
+    semantic_cosine: float = Field(0.85, gt=0, le=1)  # choose it on paraphrases of one's own items
+    semantic_tiers: tuple[str, ...] = ("synthetic",)
 
 
 class TokenizeParams(Params):

@@ -3,7 +3,7 @@
 Belongs here: one registering function a command. Each imports what it needs only when it is called.
 """
 
-from gristmill.commands import dataset, explore, follow, operate, plan, project, quality, upkeep, watch
+from gristmill.commands import dataset, decontaminate, explore, follow, operate, plan, project, quality, upkeep, watch
 
 COMMANDS = [*project.COMMANDS, *explore.COMMANDS, *dataset.COMMANDS, *follow.COMMANDS, *quality.COMMANDS,
-            *plan.COMMANDS, *operate.COMMANDS, *upkeep.COMMANDS, *watch.COMMANDS]
+            *decontaminate.COMMANDS, *plan.COMMANDS, *operate.COMMANDS, *upkeep.COMMANDS, *watch.COMMANDS]

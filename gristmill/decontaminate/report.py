@@ -9,7 +9,7 @@ from html import escape
 from typing import Any
 
 MAX_SHOWN = 200  # pairs of spans on the page, longest first in each benchmark; the table holds all of them
-PENDING = "fuzzy"  # matches of this method wait for a person or a judge
+PENDING = frozenset({"fuzzy", "semantic"})  # matches of these methods wait for a person or a judge
 
 
 def summarise(items: Mapping[str, int], spans: Mapping[str, int], unchecked: Iterable[tuple[str, str, str, str]],
@@ -31,7 +31,7 @@ def summarise(items: Mapping[str, int], spans: Mapping[str, int], unchecked: Ite
     for benchmark in sorted(items):
         mine = [m for m in matches if m["benchmark"] == benchmark]
         docs = {m["doc_id"] for m in mine}
-        certain = {m["item"] for m in mine if m["method"] != PENDING}
+        certain = {m["item"] for m in mine if m["method"] not in PENDING}
         methods: dict[str, int] = {}
         for m in mine:
             methods[m["method"]] = methods.get(m["method"], 0) + 1
@@ -42,7 +42,7 @@ def summarise(items: Mapping[str, int], spans: Mapping[str, int], unchecked: Ite
             "document_rate": len(docs) / documents if documents else 0.0,
             "leaked_items": len({m["item"] for m in mine}),
             "item_rate": len({m["item"] for m in mine}) / items[benchmark],
-            "longest_run": max((m["longest_run"] for m in mine if m["method"] != PENDING), default=0),
+            "longest_run": max((m["longest_run"] for m in mine if m["method"] not in PENDING), default=0),
             "methods": dict(sorted(methods.items())),
             "pending_review": len({(m["doc_id"], m["item"]) for m in mine if m["item"] not in certain}),
         }
@@ -85,7 +85,8 @@ def page(crawl: str, holdout_hash: str, summary: Mapping[str, Any], pairs: Itera
         f"<code>{escape(holdout_hash)}</code>.</p>"
         "<p>Methods: <b>ngram</b>, a run of 13-grams (22 words; 28 characters in scripts without spaces) or "
         "the whole span; <b>short</b>, a whole span of 8 to 21 words; <b>fuzzy</b>, 60 % of its 5-grams in a window of "
-        "1.5 times the span, pending review. Spans not checkable are too short or only templates.</p>"
+        "1.5 times the span, pending review; <b>semantic</b>, a passage of like "
+        "meaning, pending review. Spans not checkable are too short or only templates.</p>"
         f"<table><tr>{''.join(f'<th>{h}</th>' for h in head)}</tr>{''.join(rows)}</table>"
         f"<h2>Matched spans</h2>{''.join(blocks) or '<p>None.</p>'}{more}</body></html>\n"
     )

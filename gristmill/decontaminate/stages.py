@@ -4,40 +4,47 @@ Belongs here: reading, calling, writing, reporting. Does not belong here: any ma
 """
 
 from collections import Counter
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from gristmill import schemas
 from gristmill.acquire.holdout import access, open_holdout
-from gristmill.decontaminate import index, ngrams, report
+from gristmill.decontaminate import index, ngrams, report, stream
 from gristmill.deduplicate.documents import documents, with_language
 from gristmill.fingerprint import canonical_json
 from gristmill.params import DecontaminateParams
 from gristmill.partition import Partition
 
 BATCH = 2048  # documents probed at a time
-AROUND, SHOWN = 80, 600  # characters of a document kept for the report, around and of a match
 
 
 def contamination(part: Partition) -> None:
     """Every benchmark span found in a document: one row a (document, span). Nothing is dropped here."""
     found = _holdouts(part)
     idx = _index(found.root, found.hash, part.plan.params.decontaminate, access(part.site, part.store.options))
+    params = part.plan.params.decontaminate
     docs = with_language(part, documents(part, after="near", cleaned=False))
+    if params.semantic is not None:
+        docs = _with_tier(part, docs)
     rows: list[dict[str, Any]] = []
     excerpts: list[dict[str, Any]] = []
     size = 0
     for start in range(0, docs.num_rows, BATCH):
         texts = docs["text"].slice(start, BATCH)
-        for m in ngrams.probe(idx, texts):
+        found_here = ngrams.probe(idx, texts)
+        if params.semantic is not None:
+            found_here += _semantic(part, idx, docs.slice(start, BATCH), found_here)
+        for m in found_here:
             what = {"crawl": part.crawl, "doc_id": docs["doc_id"][start + m.doc].as_py(),
                     "benchmark": idx.benchmark[m.span], "item": idx.item[m.span], "span": idx.span[m.span]}
             rows.append({**what, "record_id": docs["record_id"][start + m.doc].as_py(), "method": m.method,
                          "longest_run": m.run, "containment": m.containment, "start": m.start, "end": m.end,
                          "whole": m.whole})
-            excerpts.append({**what, **_excerpt(texts[m.doc].as_py().encode(), m.start, m.end)})
+            excerpts.append({**what, **stream.excerpt(texts[m.doc].as_py().encode(), m.start, m.end)})
         size += sum(len(t.as_buffer()) for t in texts)
         part.progress(min(start + BATCH, docs.num_rows), min(start + BATCH, docs.num_rows))
     part.write(pa.Table.from_pylist(rows, schema=schemas.CONTAMINATION))
@@ -56,6 +63,29 @@ def contamination(part: Partition) -> None:
         by={"lang": dict(sorted(by.items()))}, flagged=len(flagged), matches=len(rows),
         flagged_by=dict(sorted(Counter(benchmark for benchmark, _ in hit).items())),
     )
+
+
+def _with_tier(part: Partition, docs: pa.Table) -> pa.Table:
+    held = part.read("provenance", ["record_id", "source_tier"])
+    where = pc.index_in(docs["record_id"], value_set=held["record_id"].combine_chunks())
+    return docs.append_column("source_tier", held["source_tier"].combine_chunks().take(where.combine_chunks()))
+
+
+def _semantic(part: Partition, idx: index.Index, docs: pa.Table, certain: list[ngrams.Match]) -> list[ngrams.Match]:
+    """Matches by meaning in documents of the chosen tiers, of spans that no words matched there already."""
+    from gristmill.decontaminate import semantic
+    from gristmill.embed.engines import chosen_device
+
+    params = part.plan.params.decontaminate
+    assert params.semantic is not None
+    tiers = docs["source_tier"].to_pylist()
+    rows = [i for i, tier in enumerate(tiers) if tier in params.semantic_tiers]
+    texts = docs["text"].take(pa.array(rows, pa.int64())).to_pylist()
+    known = {(m.doc, m.span) for m in certain}
+    found = semantic.probe(idx, texts, params.semantic, params.semantic_cosine, cache=part.site.models,
+                           device=chosen_device())
+    moved = [replace(m, doc=rows[m.doc]) for m in found]
+    return [m for m in moved if (m.doc, m.span) not in known]
 
 
 def contamination_report(part: Partition) -> None:
@@ -108,11 +138,3 @@ def _index(root: str, holdout_hash: str, params: DecontaminateParams, options: d
 @lru_cache(maxsize=1)
 def _built(root: str, holdout_hash: str, params: DecontaminateParams) -> index.Index:
     return index.build(open_holdout(root, holdout_hash, options=_OPTIONS[root]).benchmarks(), params)
-
-
-def _excerpt(data: bytes, start: int, end: int) -> dict[str, str]:
-    return {
-        "before": data[max(0, start - 4 * AROUND) : start].decode("utf-8", "ignore")[-AROUND:],
-        "matched": data[start:end].decode("utf-8")[:SHOWN],
-        "after": data[end : end + 4 * AROUND].decode("utf-8", "ignore")[:AROUND],
-    }

