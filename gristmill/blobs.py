@@ -218,6 +218,11 @@ class S3Blobs:
         bucket, _, prefix = self.root.removeprefix("s3://").partition("/")
         config = dict(options or {})
         client: Any = {"timeout": "60s", "connect_timeout": "10s"}
+        if "access_key_id" in config:
+            # Given keys are a whole: as plain options, a session token of the environment would be sent beside them.
+            given: Any = {"access_key_id": config.pop("access_key_id"), "token": config.pop("session_token", None),
+                          "secret_access_key": config.pop("secret_access_key"), "expires_at": None}
+            config["credential_provider"] = lambda: given
         endpoint = config.get("endpoint") or os.environ.get("AWS_ENDPOINT_URL", "")
         if endpoint.startswith("http://"):
             client["allow_http"] = True

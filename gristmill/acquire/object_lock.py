@@ -35,6 +35,7 @@ def lock(root: str | Path, until: str, options: Mapping[str, Any] | None = None)
     client = boto3.client(
         "s3", endpoint_url=given.get("endpoint"), region_name=given.get("region"),
         aws_access_key_id=given.get("access_key_id"), aws_secret_access_key=given.get("secret_access_key"),
+        aws_session_token=given.get("session_token"),
     )
     date = datetime.fromisoformat(until)
     date = date if date.tzinfo else date.replace(tzinfo=UTC)
