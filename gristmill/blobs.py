@@ -218,7 +218,7 @@ class S3Blobs:
         bucket, _, prefix = self.root.removeprefix("s3://").partition("/")
         config = dict(options or {})
         client: Any = {"timeout": "60s", "connect_timeout": "10s"}
-        if "access_key_id" in config:
+        if {"access_key_id", "secret_access_key"} <= set(config):
             # Given keys are a whole: as plain options, a session token of the environment would be sent beside them.
             given: Any = {"access_key_id": config.pop("access_key_id"), "token": config.pop("session_token", None),
                           "secret_access_key": config.pop("secret_access_key"), "expires_at": None}

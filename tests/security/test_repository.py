@@ -14,7 +14,8 @@ KEYS = re.compile(
     rb"|xox[abprs]-[A-Za-z0-9-]{20}|hooks\.slack\.com/services/T[A-Z0-9]{8}"
     rb"|hf_[A-Za-z]{34}|sk-[A-Za-z0-9_-]{40}|AIza[0-9A-Za-z_-]{35}|pypi-AgE[A-Za-z0-9_-]{50}"
 )
-NAMED = re.compile(rb"(?i)(?<![a-z])(?:password|passwd|secret(?:_access)?_key|api_key|client_secret|auth_token)\b\s*[:=]\s*"
+NAMED = re.compile(rb"(?i)(?<![a-z])(?:password|passwd|secret(?:_access)?_key|api_key|client_secret|auth_token)\b"
+                   rb"\s*[:=]\s*"
                    rb"[\"']([A-Za-z0-9/+_-]{16,})[\"']")
 
 
