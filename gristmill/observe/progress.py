@@ -4,9 +4,11 @@ Belongs here: the ``Reporter`` that the runner of a stage calls, and its termina
 (``yields.py``) and anything that is kept.
 """
 
+import io
+import os
 import sys
 import time
-from typing import Any, Protocol
+from typing import Any, Protocol, TextIO
 
 from gristmill.partition import Made
 
@@ -43,6 +45,14 @@ class Silent:
         """Nothing."""
 
 
+def _own_stderr() -> TextIO:
+    """Where stderr goes now, whatever is done to it later; stderr itself where it is no file (a notebook, a test)."""
+    try:
+        return os.fdopen(os.dup(sys.stderr.fileno()), "w", buffering=1, encoding="utf-8", errors="replace")
+    except (OSError, io.UnsupportedOperation):
+        return sys.stderr
+
+
 class Terminal:
     """One rich line a stage: buckets done, documents in and out, rate, time left. Plain lines where there is no tty."""
 
@@ -50,7 +60,10 @@ class Terminal:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-        self.console = Console(stderr=True, soft_wrap=True)
+        # A stream of its own: Dagster sends this process's stderr to a file while a step runs, and with it every line
+        # that is redrawn.
+        self._stream = _own_stderr()
+        self.console = Console(file=self._stream, soft_wrap=True)
         self.live = self.console.is_terminal
         self.stages, self.number = stages, 0
         self._progress = Progress(
@@ -70,6 +83,8 @@ class Terminal:
     def __exit__(self, *_: object) -> None:
         if self.live:
             self._progress.stop()
+        if self._stream is not sys.stderr:
+            self._stream.close()
 
     def start(self, stage: str, crawl: str, partitions: int) -> None:
         """Open the stage's line."""
@@ -100,7 +115,7 @@ class Terminal:
         if not self.live:
             seconds = time.monotonic() - self._begun
             print(f"  {self.number:>2}/{self.stages} {stage:<18} {self._buckets:>3} partitions "
-                  f"({self._computed} computed)  {self._facts(0, 0)}  {seconds:.1f} s", file=sys.stderr, flush=True)
+                  f"({self._computed} computed)  {self._facts(0, 0)}  {seconds:.1f} s", file=self._stream, flush=True)
 
     def _facts(self, more_in: int, more_out: int) -> str:
         seconds = max(time.monotonic() - self._begun, 1e-3)

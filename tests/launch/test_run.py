@@ -18,6 +18,7 @@ import yaml
 from gristmill.demo.make import make_demo
 from gristmill.funnel import Plan
 from gristmill.params import read_pipeline
+from tests.launch.terminal import on_a_terminal
 
 ROOT = Path(__file__).resolve().parents[2]
 CRAWL = "CC-DEMO-2026-01"
@@ -95,6 +96,37 @@ def test_a_run_prints_each_stages_yield_and_the_manifests_hash(taken):
 
 def test_progress_is_shown_without_a_terminal_too(taken):
     assert re.search(r"text +4 partitions \(4 computed\) +\d+ in, \d+ out, [\d,]+/s", taken.first.stderr)
+
+
+def test_on_a_terminal_a_stages_line_is_redrawn_while_it_works(taken):
+    """Stage, buckets done, documents in and out, rate, time left: on the screen before the stage is done."""
+    command = taken.command("run", "--crawl", CRAWL, "--stage", "language", "--force", "--workers", "1")
+    code, screen = on_a_terminal(command, taken.env, str(ROOT))
+    assert code == 0, "\n".join(screen.lines)
+    lines = [line for line in screen.seen if "1/1 language" in line]
+    done = [int(m[1]) for line in lines if (m := re.search(r"(\d)/4", line))]
+    assert done == sorted(done)
+    assert done[0] < 4 == done[-1], "drawn while it worked, and when it was done"
+    full = re.compile(r"1/1 language +\S+ [1-4]/4 [\d,]+ in, [\d,]+ out, [\d,]+/s (\d+:)*\d\d:\d\d")
+    last = [line for line in screen.lines if "1/1 language" in line]
+    assert len(last) == 1, "one line a stage"
+    assert full.search(last[0]), last
+    assert any("bill of" in line or "yield of" in line for line in screen.lines[screen.lines.index(last[0]) :])
+
+
+def test_progress_stands_in_dagsters_event_log(taken):
+    """What the UI shows on a run's page; read through the instance."""
+    code = (
+        "import dagster as dg\n"
+        "instance = dg.DagsterInstance.get()\n"
+        "for run in instance.get_runs():\n"
+        "    for entry in instance.all_logs(run.run_id):\n"
+        "        if entry.level == 20 and not entry.is_dagster_event: print(entry.user_message)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], env=taken.env, cwd=taken.pipeline.parent, capture_output=True,
+                          text=True, check=True)
+    line = r"^text: 4/4 partitions \(4 computed\), \d+ documents in, \d+ out, [\d,]+/s$"
+    assert re.search(line, done.stdout, re.MULTILINE), done.stdout[-2000:]
 
 
 def test_a_second_run_computes_nothing_and_says_so(taken):
