@@ -117,10 +117,13 @@ class PartitionManifest:
     counts: Yield
     info: dict[str, Any]  # small facts worth showing: never times, they differ between runs
     format: int = FORMAT
+    stands_for: str | None = None  # digest of the partition before a purge took bytes out of it: what readers recorded
 
     @property
     def digest(self) -> str:
-        """sha256 over files, counts and state: equal digests, equal bytes."""
+        """sha256 over files, counts and state: equal digests, equal bytes (but for those that a purge took out)."""
+        if self.stands_for is not None:
+            return self.stands_for
         return digest({"files": [asdict(f) for f in self.files], "counts": asdict(self.counts), "info": self.info})
 
     def role(self, role: str) -> list[FileRef]:
@@ -204,6 +207,7 @@ class Store:
                 asset=raw["asset"], fingerprint=raw["fingerprint"], crawl=raw["crawl"], bucket=raw["bucket"],
                 files=tuple(FileRef(**f) for f in raw["files"]), inputs=raw["inputs"], state=raw["state"],
                 counts=Yield(**raw["counts"]), info=raw["info"],
+                stands_for=raw.get("stands_for"),
             )
         except FileNotFoundError:
             return None

@@ -134,16 +134,36 @@ def _forget(commands: Any) -> None:
     parser.add_argument("what", metavar="URL|HOST|DOC|CONTRACT")
     parser.add_argument("--kind", choices=["url", "host", "doc", "contract"], help="default: guessed from its form")
     parser.add_argument("--reason", default="")
+    parser.add_argument("--delete-bytes", action="store_true",
+                        help="also take its text and tokens out of shards and tables, now and for good")
     add_pipeline(parser)
 
     def call(args: argparse.Namespace) -> int:
         from gristmill.release.tombstones import forget
+
+        if args.delete_bytes:
+            return _delete_bytes(args)
 
         print(f"wrote {forget(pipeline_of(args).store, args.what, kind=args.kind, reason=args.reason)}; "
               "the next manifest leaves it out")
         return 0
 
     parser.set_defaults(call=call)
+
+
+def _delete_bytes(args: argparse.Namespace) -> int:
+    from gristmill.registry import Registry
+    from gristmill.release.purge import purge
+    from gristmill.release.whereabouts import Finder
+
+    place = pipeline_of(args)
+    finder = Finder(place.store, place.plan.fingerprints, place.plan.buckets, Registry(place.store).crawls())
+    done = purge(place.store, finder, args.what, kind=args.kind, reason=args.reason)
+    print(f"{len(done.documents)} documents: {len(done.shards)} shards rewritten, {len(done.scrubbed)} tables "
+          "scrubbed; the tombstone stays, and old manifests say what they can no longer reproduce")
+    if done.left:
+        print("still held by:\n" + "\n".join(f"  {place}" for place in done.left))
+    return 0
 
 
 def _replay(commands: Any) -> None:

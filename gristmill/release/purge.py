@@ -20,15 +20,15 @@ import pyarrow.parquet as pq
 
 from gristmill.errors import ManifestError
 from gristmill.fingerprint import canonical_json
-from gristmill.release import tombstones
+from gristmill.release import scrub, tombstones
 from gristmill.release.replaced import REPLACED, compacted, follow, ordinal_in, replacements, successors
 from gristmill.release.ship import SHIPPED, SUFFIXES
 from gristmill.release.whereabouts import Finder, as_id
 from gristmill.store import Store
 from gristmill.tokens import build, shard
 
-# Tables on the grid that hold a document's text or its raw bytes, beside shards.
-HOLDERS = ("raw_warc", "text", "quarantine", "signatures", "tokens")
+# Pages of a whole crawl that show pieces of texts.
+REPORTS = ("duplicate_pairs", "contamination_report")
 
 
 @dataclass
@@ -38,11 +38,13 @@ class Purged:
     Attributes:
         documents: doc_ids taken out, hex.
         shards: old path -> new path, or None where nothing was left of it.
-        left: places outside shards that still hold the bytes, to be remade or deleted by whoever owns them.
+        scrubbed: partitions of other tables that held text or tokens of them, and hold them no more.
+        left: places that still hold the bytes, and what to do about each: raw records, landed files, reports, copies.
     """
 
     documents: list[str] = field(default_factory=list)
     shards: dict[str, str | None] = field(default_factory=dict)
+    scrubbed: list[str] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
 
 
@@ -66,9 +68,10 @@ def purge(store: Store, finder: Finder, what: str, *, kind: tombstones.Kind | No
     out = Purged()
     by_shard: dict[str, set[int]] = {}
     replaced = replacements(store)
-    for crawl, bucket, row in _documents(finder, chosen, what):
+    gone: dict[bytes, None] = {}
+    for _, _, row in _documents(finder, chosen, what):
+        gone[row["doc_id"]] = None
         out.documents.append(row["doc_id"].hex())
-        out.left += [finder.key(a, crawl, bucket).path for a in HOLDERS if finder.has(a, crawl, bucket)]
         if row["shard"] is not None:
             names, at = follow([row["shard"]], np.array([row["ordinal"]]), replaced)
             if names[0] is not None:
@@ -85,8 +88,28 @@ def purge(store: Store, finder: Finder, what: str, *, kind: tombstones.Kind | No
         for suffix in SUFFIXES:
             store.blobs.delete(old + suffix)
         out.shards[old] = entry["path"]
-    out.left = sorted({*out.left, *_copies(store)})
+    _beside(store, finder, list(gone), out)
     return out
+
+
+def _beside(store: Store, finder: Finder, documents: list[bytes], out: Purged) -> None:
+    """Scrub the tables of every record with one of these texts, and name what still holds them."""
+    homes: dict[tuple[str, int], tuple[set[bytes], set[bytes]]] = {}
+    for doc_id in documents:
+        for crawl in finder.crawls:
+            for row in finder.rows("exact", crawl, finder.range_of(doc_id), "doc_id", doc_id):
+                ids, records = homes.setdefault((crawl, row["host_bucket"]), (set(), set()))
+                ids.add(doc_id)
+                records.add(row["record_id"])
+    left: set[str] = set()
+    for (crawl, bucket), (ids, records) in sorted(homes.items()):
+        out.scrubbed += scrub.scrub(store, finder, crawl, bucket, ids)
+        left |= set(scrub.raw_records(finder, crawl, bucket, records))
+        for asset in REPORTS:
+            if asset in finder.fingerprints and store.manifest(finder.key(asset, crawl, None)) is not None:
+                left.add(f"{finder.key(asset, crawl, None).path}: may quote it; make it again with "
+                         f"`gristmill run --crawl {crawl} --stage {asset} --force`")
+    out.left = sorted({*left, *_copies(store)})
 
 
 def _documents(finder: Finder, kind: str, what: str) -> Iterable[tuple[str, int, dict[str, Any]]]:
@@ -159,4 +182,4 @@ def _rewrite(store: Store, name: str, path: str, dropped: list[int]) -> tuple[st
 def _copies(store: Store) -> list[str]:
     """Shipped copies, which hold what was shipped until they are given a later version."""
     notes = [json.loads(store.blobs.get(path)) for path, _ in store.blobs.list(SHIPPED)]
-    return [f"{n['target']} (version {n['version']})" for n in notes]
+    return [f"{n['target']}: a copy of version {n['version']}; ship it a later one, and retain there" for n in notes]

@@ -63,6 +63,10 @@ _TOLD = frozenset({
 })  # fmt: skip
 
 
+def _rest(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in manifest.items() if name not in _TOLD}
+
+
 def diff(store: Store, old: str, new: str) -> dict[str, Any]:
     """What changed between two versions: recipe and policy fields, sources, shards, exclusions, inputs, fingerprints.
 
@@ -91,7 +95,7 @@ def diff(store: Store, old: str, new: str) -> dict[str, Any]:
         "inputs": _changes(a["inputs"], b["inputs"]),
         "registries": _changes(a["registries"], b["registries"]),
         "fingerprints": _changes(a["fingerprints"], b["fingerprints"]),
-        "other": _changes(*({k: v for k, v in m.items() if k not in _TOLD} for m in (a, b))),
+        "other": _changes(_rest(a), _rest(b)),
         "sources": sources,
         "exclusions": exclusions,
         "shards": {

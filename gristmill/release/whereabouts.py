@@ -34,8 +34,8 @@ class Finder:
         self.buckets = buckets
         self.crawls = tuple(crawls)
 
-    def key(self, asset: str, crawl: str, bucket: int) -> Key:
-        """Key of a partition on the grid."""
+    def key(self, asset: str, crawl: str, bucket: int | None) -> Key:
+        """Key of a partition: of the grid, or (without a bucket) of a crawl."""
         return Key(asset, self.fingerprints[asset], crawl, bucket)
 
     def has(self, asset: str, crawl: str, bucket: int) -> bool:

@@ -1,9 +1,11 @@
 import json
 
+import numpy as np
 import pytest
 
 from gristmill.errors import ManifestError
 from gristmill.mixture import recipe as recipes
+from gristmill.partition import is_current
 from gristmill.release.manifest import build_manifest
 from gristmill.release.purge import purge
 from gristmill.release.ship import ship
@@ -12,6 +14,7 @@ from gristmill.release.tombstones import classify, entries, forget, host_covered
 from gristmill.release.versions import diff, retain, verify
 from gristmill.release.whereabouts import Finder
 from gristmill.store import Store
+from gristmill.tokens.stages import load_pinned
 from tests.release.conftest import DEMO
 from tests.release.test_manifest import selected
 from tests.release.world import World
@@ -224,7 +227,13 @@ def test_a_purge_takes_the_bytes_and_leaves_the_rest_readable(world):
     done = purge(world.store, finder(world), victim.url, reason="court order")
     assert done.documents == [victim.id.hex()]
     assert len(done.shards) == 1
-    assert any("/text/" in f"/{p}" for p in done.left), "the places that still hold the text are named"
+    assert {p.split("/")[0] for p in done.scrubbed} == {"text", "tokens"}
+    assert not holding(world, victim), "no file below the store holds its text or its tokens"
+    others = [d for d in world.docs["A"] if d is not victim]
+    assert all(holding(world, d) for d in others[:20])
+    for stage in ("tokens", "shards", "catalogue"):
+        for bucket in range(world.plan.buckets):
+            assert is_current(world.part(stage, "A", bucket)), "nothing need run again"
     problems = verify(world.store, "v1")
     assert len(problems) == 1
     assert "deleted because of registry/tombstones/url-" in problems[0]
@@ -238,6 +247,25 @@ def test_a_purge_takes_the_bytes_and_leaves_the_rest_readable(world):
     assert sum(len(v) for v in selected(world, new).values()) >= 130
     # Purging again finds nothing more to take.
     assert purge(world.store, finder(world), victim.url).shards == {}
+
+
+def holding(world: World, doc) -> list[str]:
+    """Files of the store that hold a document's text or its token ids."""
+    import pyarrow.parquet as pq
+
+    ids = load_pinned(world.plan.params.tokenize, world.site.models).reference([doc.text]).ids.astype("<u4").tobytes()
+    out = []
+    for path, _ in world.store.blobs.list(""):
+        if path.endswith(".bin") and ids in world.store.blobs.get(path):
+            out.append(path)
+        if path.endswith(".parquet"):
+            table = pq.read_table(world.store.blobs.open_input(path))
+            for name in {"text", "ids"} & set(table.column_names):
+                for value in table.column(name).to_pylist():
+                    held = np.array(value, "<u4").tobytes() if name == "ids" else value.encode()
+                    if (ids if name == "ids" else doc.text.encode()) in held:
+                        out.append(path)
+    return out
 
 
 def selected_texts(world: World, built, skip: set[str]) -> set[str]:
