@@ -6,6 +6,7 @@ project's folder.
 
 import argparse
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -178,6 +179,8 @@ def init(args: argparse.Namespace) -> int:
 
         read_recipe(args.recipe)
     folder.mkdir(parents=True, exist_ok=True)
+    if not re.fullmatch("[A-Z0-9_]*", args.holdout_env):
+        raise ParameterError(f"--holdout-env {args.holdout_env!r}: the beginning of variable names, such as HOLDOUT_")
     root = args.holdout_root or str(folder / "state" / "holdout")
     root = root if "://" in root else str(Path(root).resolve())
     at = SiteConfig(holdout=root, holdout_env=args.holdout_env)
