@@ -20,7 +20,7 @@ from gristmill.registry import Registry
 from gristmill.store import Key, PartitionManifest, Store
 
 GENERATIONS = {"unique_records": "unique_records", "exact": "exact", "near": "band_index"}  # what each looks into
-BEHAVIOUR = 5.0  # times the drift that is told: scores of another model
+BEHAVIOUR = 5.0  # times the floor of drift that is told, and over noise: scores of another model
 HARDLY = 0.1  # of the usual share of copies in earlier crawls: looked up, but nothing found
 
 
@@ -200,11 +200,12 @@ def same_scorers(past: Past, buckets: Sequence[int]) -> list[Finding]:
         if sum(histogram) >= plan.params.observe.min_docs:
             held = [r.data["scores"][name] for r in comparable if name in r.data["scores"]]
             moved[name] = drift.drift(histogram, held, plan.params.observe.drift_floor, clump)
-    other = sorted(name for name, d in moved.items() if d.crawls and d.divergence > BEHAVIOUR * d.allowed)
+    bound = {name: max(BEHAVIOUR * plan.params.observe.drift_floor, d.allowed) for name, d in moved.items()}
+    other = sorted(name for name, d in moved.items() if d.crawls and d.divergence > bound[name])
     facts: dict[str, Any] = {
         "models": models, "acknowledged": meant, "compared_with": [r.crawl for r in comparable],
         "drift_bits": {name: round(d.divergence, 5) for name, d in moved.items()},
-        "allowed_bits": {name: round(BEHAVIOUR * d.allowed, 5) for name, d in moved.items()}}
+        "allowed_bits": {name: round(b, 5) for name, b in bound.items()}}
     if changed and not meant:
         facts |= _fault("quality", "model", "other models than the last crawl's: "
                         + ", ".join(f"{k} {v}" for k, v in changed.items())

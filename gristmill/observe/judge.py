@@ -89,8 +89,11 @@ def judge(now: Mapping[int, Count], past: Sequence[Past], band: Band, min_docs: 
 def _crawl(now: Mapping[int, Count], past: Sequence[Past], band: Band, min_docs: int, unit: Unit) -> Verdict:
     total = sum(now.values(), Count())
     value = total.ratio(unit)
+    if _few(now, past):
+        return Verdict(True, unit, value, basis="only a part of the crawl is made: its buckets are compared")
     if value is None or total.docs_in < min_docs:
         return Verdict(True, unit, value, basis=f"fewer than {min_docs} documents: not judged")
+    past = [Past(p.crawl, {b: c for b, c in p.buckets.items() if b in now}) for p in past]  # now may be a part only
     before = [(p.total(), p) for p in past if p.total().docs_in >= min_docs and p.total().ratio(unit) is not None]
     quantile = student(len(now) - 1, 2)
     if before:
@@ -129,6 +132,8 @@ def _buckets(now: Mapping[int, Count], past: Sequence[Past], band: Band, min_doc
     habits = _habits(past, min_docs, unit)
     strayed = np.array(_strayed(past, habits, min_docs, unit))
     if len(strayed) >= 2 * len(habits) > 0:  # three crawls or more
+        if _few(now, past):  # not a crawl to compare with, so with those before
+            crawl = statistics.median(r for p in past if (r := p.total().ratio(unit)) is not None)
         centre = {b: crawl + habits.get(b, 0.0) for b in enough}
         basis, freedom = f"this bucket's habit over the last {len(past)} crawls", len(strayed) - len(habits)
         noise = dict.fromkeys(enough, strayed)
@@ -153,6 +158,11 @@ def _buckets(now: Mapping[int, Count], past: Sequence[Past], band: Band, min_doc
 
 LARGE_HOSTS = 3.0  # errors of hosts that move as one: what the largest hosts of a bucket may do by themselves
 SEEN = 2.0  # times the largest deviation seen is still ordinary
+
+
+def _few(now: Mapping[int, Count], past: Sequence[Past]) -> bool:
+    """Is less than half of a crawl made."""
+    return len(now) < max((len(p.buckets) for p in past), default=0) / 2
 
 
 def _habits(past: Sequence[Past], min_docs: int, unit: Unit) -> dict[int, float]:

@@ -20,7 +20,7 @@ import launch
 from definitions import build_definitions
 from gristmill.demo.make import make_demo
 from gristmill.fingerprint import canonical_json
-from gristmill.funnel import BY_NAME, FUNNEL, Plan
+from gristmill.funnel import BY_NAME, Plan
 from gristmill.observe.paging.problem import Page, pages
 from gristmill.params import Pipeline, read_pipeline
 from gristmill.partition import Partition
@@ -32,7 +32,6 @@ from sensors.pages import collect
 
 FIRST, NOW = "CC-DEMO-2026-01", "CC-DEMO-2026-05"
 MONTHS = ("CC-DEMO-2026-02", "CC-DEMO-2026-03", "CC-DEMO-2026-04")
-GRID = [s.name for s in FUNNEL if s.on_grid]
 OBSERVE = {"min_docs": 15}
 
 

@@ -1,5 +1,6 @@
 """Faults planted in real stages: each is caught in its run by the check that should, and told once."""
 
+import dataclasses
 import gzip
 import shutil
 from datetime import UTC, datetime
@@ -13,13 +14,18 @@ from gristmill import models, schemas
 from gristmill.acquire import stages as acquire
 from gristmill.deduplicate import stages as deduplicate
 from gristmill.demo.warc import Fetch, listing, warc_file
+from gristmill.funnel import BY_NAME, Plan
 from gristmill.observe.history import acknowledge
 from gristmill.partition import Partition
-from tests.checks.conftest import GRID, NOW, Site, with_params
+from gristmill.quality.fasttext_classifier import Classifier
+from gristmill.registry import Registry
+from tests.checks.conftest import NOW, Site, with_params
+
+BUCKETS = [f"{NOW}|{b:04d}" for b in range(4)]
 
 
 def test_an_ordinary_crawl_is_told_of_nowhere(site: Site):
-    assert site.take([n for n in GRID if n != "text"])
+    assert site.take(["crawl_slices", "raw_warc", "unique_records", "language", "exact", "near", "quality"])
     assert site.out() == set()
     assert site.pages() == []
 
@@ -71,11 +77,59 @@ def test_a_swapped_classifier_stops_what_follows_until_it_is_acknowledged(site: 
     assert site.out() == {("quality", "same_scorers")}
     assert "swapped" in site.verdicts()["quality", "same_scorers"].metadata["likely_causes"].data[0]
     assert len(site.pages()) == 1
-    from gristmill.funnel import Plan
-
     acknowledge(site.store, Plan(swapped.params), "quality", "retrained on more languages")
     assert site.take(["quality"], swapped)
     assert site.out() == set()
+
+
+def test_scores_that_behave_like_another_models_stop_what_follows(site: Site, monkeypatch):
+    """The file's name and hash are the old ones; what it says is not."""
+    score = Classifier.score
+    monkeypatch.setattr(Classifier, "score", lambda self, texts: 1 - 0.2 * score(self, texts))
+    assert not site.take(["quality"])
+    assert ("quality", "same_scorers") in site.out()
+    assert site.verdicts()["quality", "same_scorers"].metadata["direction"].value == "drift"
+    assert len(site.pages()) == 1
+
+
+def test_a_single_partition_run_is_judged_alone_and_shown_on_its_partition(site: Site):
+    mistyped = with_params(site.pipeline, language={"min_words": 5000})
+    defs = build_definitions(mistyped)
+    launch.execute(defs, site.instance, "funnel_job", tags={}, partition=BUCKETS[3], assets=["language"],
+                   ops={"language": {"config": {"workers": 1, "force": True}}})
+    (verdict,) = site.partitions("language", "retention").values()
+    assert (verdict.partition, verdict.passed) == (BUCKETS[3], False)
+    facts = verdict.metadata
+    assert facts["documents_in"].value > facts["documents_out"].value == 0
+    assert 0.9 < facts["median"].value <= 1
+    assert "%" in facts["band"].value
+    assert "degenerate_short" in facts["top_reasons"].data
+
+
+def test_the_crawls_report_carries_the_dashboard_and_its_own_checks(site: Site):
+    launch.execute(build_definitions(site.pipeline), site.instance, "crawl_report_job", tags={}, partition=NOW,
+                   ops={"crawl_report": {"config": {"workers": 1, "force": True}}})
+    checks = site.partitions("crawl_report", "dashboard")
+    assert set(checks) == {NOW}
+    facts = checks[NOW].metadata
+    assert checks[NOW].passed
+    assert "| language |" in facts["funnel"].value
+    assert facts["funnel picture"].value.startswith("![")
+    assert Path(facts["report"].value).read_text().startswith("<!doctype html>")
+    assert site.partitions("crawl_report", "score_drift")[NOW].passed
+
+
+def test_standing_checks_run_as_a_job_and_tell_of_an_unfinished_crawl(site: Site):
+    defs = build_definitions(site.pipeline)
+    Registry(site.store).register("CC-DEMO-2026-06")
+    part = Partition(site.store, Plan(site.pipeline.params), dataclasses.replace(BY_NAME["raw_warc"], inputs=()),
+                     "CC-DEMO-2026-06", 0, site.pipeline.site)
+    part.write_bytes(b"", role="warc", suffix=".warc.zst")
+    part.commit(0.0)
+    assert defs.resolve_job_def("standing_job").execute_in_process(instance=site.instance).success
+    assert site.out() == {("site", "partitions")}
+    assert "CC-DEMO-2026-06" in site.verdicts()["site", "partitions"].metadata["why"].value
+    assert len(site.pages()) == 1
 
 
 def test_a_mistyped_parameter_shows_though_it_changes_the_fingerprint(site: Site):

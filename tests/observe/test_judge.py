@@ -136,3 +136,12 @@ def test_a_site_changes_single_numbers_of_a_band():
 def test_students_quantile_is_the_normal_one_for_many():
     assert math.isclose(student(10**7, 1), 3.2905, abs_tol=1e-3)  # two-sided, 1e-3
     assert student(3, 1) > 3 * student(60, 1)
+
+
+def test_a_bucket_taken_alone_is_held_against_its_own_past():
+    past = [Past(str(n), {b: Count(1000, 600 + 40 * b) for b in range(8)}) for n in range(5)]
+    bad = judge({6: Count(1000, 500)}, past, Band(width=0.04), 200)
+    assert [v.passed for v in bad.buckets[6]] == [False]
+    good = judge({6: Count(1000, 840)}, past, Band(width=0.04), 200)  # not the others' 600 to 800
+    assert good.worst is None
+    assert [v.passed for v in good.buckets[6]] == [True]
