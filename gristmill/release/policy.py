@@ -51,6 +51,7 @@ DOCUMENT_RULES = (
     "holdout",
     "holdout_copy",
     "contamination",
+    "derived",  # made from a document that is contaminated or held out
     "hard_removal",
     "safety",
     "quality_tier",
@@ -98,7 +99,7 @@ class Policy(_Model):
     knowledge_cutoff: dt.date | None = None  # nothing from this day on
     tier_cutoffs: dict[str, dt.date] = Field(default_factory=dict)  # commits ("code"), say, by another day
     generator_cutoffs: dict[str, dt.date] = Field(default_factory=dict)  # generator model -> what it may know of
-    contamination: bool = True  # exclude what holds a benchmark item
+    contamination: bool = True  # exclude what holds a benchmark item, and what is made from such a document
     contamination_benchmarks: tuple[str, ...] | None = None  # of these only; None: of all
     hard_removal: bool = True  # exclude what a hash list of params.safety names
     safety: tuple[str, ...] = ()  # predicates; what one names is excluded

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from gristmill import shuffle
 from gristmill.mixture.predicates import Predicate
 from gristmill.mixture.recipe import Part, Recipe, parts_of
-from gristmill.release import eligibility, language_tiers
+from gristmill.release import derived, eligibility, language_tiers
 from gristmill.release.policy import NUMBER, RULES, Policy, sampled_out
 from gristmill.schemas import ID
 from gristmill.store import Key, Store
@@ -228,11 +228,8 @@ def _verdicts(task: Task, plan: _Plan, table: pa.Table) -> tuple[np.ndarray, Any
     if plan.hard_removal:
         mark("hard_removal", pc.is_valid(table.column("hard_removal")).to_numpy(zero_copy_only=False).astype(bool))
     if policy.contamination:
-        hit = table.column("contaminated").to_numpy(zero_copy_only=False).astype(bool)
-        if policy.contamination_benchmarks is not None:
-            named = set(policy.contamination_benchmarks)
-            hit &= np.array([bool(named & set(b or [])) for b in table.column("benchmarks").to_pylist()], bool)
-        mark("contamination", hit)
+        mark("contamination", derived.contaminated(table, policy))
+        mark("derived", derived.hits(task.scratch, table.column("doc_id")))
     for predicate in plan.safety:
         mark("safety", predicate.mask(table))
     if policy.language_tiers is not None:
@@ -403,6 +400,7 @@ def run(
     for folder in ("picks", "merged", "excluded_documents"):
         (Path(task.scratch) / folder).mkdir(parents=True, exist_ok=True)
     pool = workers if workers > 1 else 0
+    derived.run(task.store, task.policy, [key for _, _, key in places], task.scratch, task.ranges, pool)
     counts: list[dict[str, Any]] = [{}] * len(places)
     tasks = [replace(task, number=i, catalogue=key) for i, (_, _, key) in enumerate(places)]
     for done, (index, value) in enumerate(run_tasks(map_step, tasks, pool)):

@@ -73,6 +73,7 @@ class Doc:
     of: str | None = None  # url of the representative of its cluster
     means: str | None = None  # url of the better document that it is a semantic duplicate of
     generator: str | None = None
+    derived_from: str | None = None  # url of its parent
 
     @functools.cached_property
     def id(self) -> bytes:
@@ -242,6 +243,7 @@ class World:
                 "lang": d.lang,
                 "content_type": "text/html",
                 "generator_model_id": d.generator,
+                "derived_from": self._parent(d),
                 "warc_path": "x.warc.gz",
                 "offset": 0,
                 "length": 1,
@@ -252,6 +254,10 @@ class World:
         part.write(schemas.from_rows(rows, schemas.PROVENANCE))
         part.write(schemas.from_rows([], schemas.HOSTS), schemas.HOSTS, role="hosts")
         self.commit(part)
+
+    def _parent(self, doc: Doc) -> bytes | None:
+        known = {d.url: d.id for docs in self.docs.values() for d in docs}
+        return known[doc.derived_from] if doc.derived_from else None
 
     def _by_doc(
         self,
