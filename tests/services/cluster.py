@@ -9,7 +9,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from shutil import which
@@ -71,13 +71,24 @@ class Control:
     def __init__(self, instance: Any, workspace: Any) -> None:
         self.instance, self.workspace = instance, workspace
 
-    def run(self, job: str, *, tags: Mapping[str, str], timeout: float = 500) -> Any:
-        """Ask for a run as the UI does, launch it as the daemon does, wait for its end."""
+    def run(self, job: str, *, tags: Mapping[str, str], assets: Sequence[str] | None = None,
+            checks: Sequence[tuple[str, str]] = (), timeout: float = 500) -> Any:
+        """Ask for a run as the UI does, launch it as the daemon does, wait for its end.
+
+        Args:
+            assets: of the job; None means all, with all their checks.
+            checks: (asset, check) of those.
+        """
         from dagster_graphql.schema import create_schema
 
-        params = {"selector": {"repositoryName": "__repository__", "repositoryLocationName": "gristmill",
-                               "jobName": job},
+        selector: dict[str, Any] = {"repositoryName": "__repository__", "repositoryLocationName": "gristmill",
+                                    "jobName": job}
+        params = {"selector": selector,
                   "executionMetadata": {"tags": [{"key": k, "value": v} for k, v in tags.items()]}}
+        if assets is not None:
+            selector.update(
+                assetSelection=[{"path": [a]} for a in assets],
+                assetCheckSelection=[{"assetKey": {"path": [a]}, "name": n} for a, n in checks])
         answer = asyncio.run(create_schema().execute_async(LAUNCH, variables={"params": params},
                                                            context=self.workspace.create_request_context()))
         assert not answer.errors, answer.errors

@@ -16,6 +16,7 @@ from gristmill.errors import HoldoutError, StoreError
 from gristmill.params import SiteConfig
 from gristmill.registry import Registry
 from gristmill.store import Key, PartitionManifest, Store, Yield, parquet_bytes
+from tests.launch.test_run import mini_demo  # noqa: F401
 from tests.services.proxy import Faults, Proxy
 
 pytestmark = [pytest.mark.slow, pytest.mark.service, pytest.mark.timeout(240)]
@@ -241,3 +242,26 @@ def test_what_was_acknowledged_survives_kill_9_and_what_was_not_is_absent_or_who
         assert fresh.get(path) == value
     for path, size in fresh.list("w"):
         assert len(fresh.get(path)) == size
+
+
+def test_init_freezes_hold_outs_in_a_bucket_of_their_own_and_locks_them(seaweed, tmp_path, monkeypatch, mini_demo):  # noqa: F811
+    from gristmill.cli import main
+    from gristmill.params import read_pipeline
+
+    keeper, administrator = seaweed.identity("keeper"), seaweed.identity("t")
+    bucket = f"locked-{uuid.uuid4().hex[:8]}"
+    administrator.client().create_bucket(Bucket=bucket, ObjectLockEnabledForBucket=True)
+    for name, value in administrator.environment("HOLDOUT_").items():
+        monkeypatch.setenv(name, value)
+    (tmp_path / "gsm.jsonl").write_text('{"question": "How many pages are held out of the corpus?"}\n')
+    tokenizer = next((mini_demo / "models").rglob("demo-bpe.json"))
+    assert main(["init", str(tmp_path / "site"), "--holdout", str(tmp_path / "gsm.jsonl"),
+                 "--tokenizer", str(tokenizer), "--holdout-root", f"s3://{bucket}/frozen",
+                 "--holdout-env", "HOLDOUT_", "--lock-until", "2099-01-01"]) == 0
+    site = read_pipeline(tmp_path / "site" / "pipeline.yaml")
+    found = holdout.open_holdout(site.site.holdout, site.params.extract.holdout_hash,
+                                 options=holdout.access(site.site, {}))
+    assert [b["name"] for b in found.manifest["benchmarks"]] == ["gsm"]
+    kept = administrator.client().get_object_retention(Bucket=bucket, Key="frozen/holdout.json")["Retention"]
+    assert (kept["Mode"], kept["RetainUntilDate"].year) == ("COMPLIANCE", 2099)
+    assert keeper.secret not in (tmp_path / "site" / "pipeline.yaml").read_text()
