@@ -41,6 +41,7 @@ class Partition:
     info: dict[str, Any] = field(default_factory=dict)
     state: dict[str, Any] = field(default_factory=dict)
     run: dict[str, Any] = field(default_factory=dict)
+    seen: dict[str, Any] | None = None  # what a survey of a whole crawl has read: each manifest once, not once a reader
     _files: list[FileRef] = field(default_factory=list)
 
     # -- where ---------------------------------------------------------------------------------------------------
@@ -170,9 +171,18 @@ class Partition:
 
 def inputs_digest(store: Store, part: Partition, source: Input) -> str:
     """Digest of what a stage reads of one input: of its partition, or of all of them in bucket order."""
-    if source.scope == "crawl":
-        return digest([_manifest_digest(store, part.key(source.asset, bucket)) for bucket in range(part.buckets)])
-    return _manifest_digest(store, part.key(source.asset))
+    whole = source.scope == "crawl"
+    # The same name for every bucket that reads all of them; bucket 0 where the reader has none.
+    name = part.key(source.asset, 0 if whole else -1).path + ("/all" if whole else "")
+    if part.seen is not None and name in part.seen:
+        return str(part.seen[name])
+    if whole:
+        found = digest([_manifest_digest(store, part.key(source.asset, bucket)) for bucket in range(part.buckets)])
+    else:
+        found = _manifest_digest(store, part.key(source.asset))
+    if part.seen is not None:
+        part.seen[name] = found
+    return found
 
 
 def _manifest_digest(store: Store, key: Key) -> str:

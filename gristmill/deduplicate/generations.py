@@ -33,7 +33,12 @@ def earlier(part: Partition, asset: str) -> list[Generation]:
         BandIndexError: when an earlier crawl has some but not all of its ranges, has them only as made by other
             parameters, or one cannot be read: going on would append again what it holds.
     """
-    return of(part, asset, part.earlier_crawls())
+    if part.seen is None:
+        return of(part, asset, part.earlier_crawls())
+    name = f"generations/{asset}/{part.crawl}"
+    if name not in part.seen:
+        part.seen[name] = of(part, asset, part.earlier_crawls())
+    return list(part.seen[name])
 
 
 def of(part: Partition, asset: str, crawls: Sequence[str]) -> list[Generation]:

@@ -5,7 +5,8 @@ Does not belong here: launching anything.
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from gristmill.funnel import FUNNEL, Plan
 from gristmill.params import SiteConfig
@@ -34,9 +35,12 @@ def survey(store: Store, plan: Plan, site: SiteConfig, crawl: str,
     """
     out: list[StageState] = []
     wanting_stages: dict[str, set[int]] = {}
+    seen: dict[str, Any] = {}
     for stage in FUNNEL:
         buckets: list[int] = list(range(plan.buckets)) if stage.on_grid else [-1]
         stage.load()  # registers the check of outside state
+        of = partition_of(Task(store, plan.params, site, stage.name, None if stage.by == "site" else crawl, None))
+        of = replace(of, plan=plan, seen=seen)  # this plan's fingerprints have been computed
         current: list[int] = []
         wanting: list[int] = []
         for bucket in buckets:
@@ -44,9 +48,10 @@ def survey(store: Store, plan: Plan, site: SiteConfig, crawl: str,
                 bucket in wanting_stages.get(i.asset, ()) if i.scope == "bucket" else bool(wanting_stages.get(i.asset))
                 for i in stage.inputs
             ) or bucket in (touched or {}).get(stage.name, ())
-            part = partition_of(Task(store, plan.params, site, stage.name, None if stage.by == "site" else crawl,
-                                     None if bucket < 0 else bucket))
-            (wanting if upstream or is_current(part) is None else current).append(bucket)
+            if upstream or is_current(replace(of, bucket=None if bucket < 0 else bucket)) is None:
+                wanting.append(bucket)
+            else:
+                current.append(bucket)
         if wanting:
             wanting_stages[stage.name] = set(wanting)
         out.append(StageState(stage.name, tuple(current), tuple(wanting)))
