@@ -20,12 +20,14 @@ from gristmill.observe.progress import Reporter
 from gristmill.params import SiteConfig
 from gristmill.partition import Made
 from gristmill.runner import run_stage
+from gristmill.store import Key
 from gristmill.workers import default_workers
 from partitions import grid as grids
 from resources.places import Places
 
 OWNERS = ["team:data-engineering"]
 LOG_EVERY_S = 5.0
+SPENT = ("cpu", "compute", "gpu", "read", "write", "wait")
 
 
 class Knobs(dg.Config):
@@ -43,8 +45,8 @@ def column_schema(schema: pa.Schema) -> dg.TableSchema:
     ])
 
 
-def facts(made: Made, path: str) -> dict[str, Any]:
-    """A partition's yield, as metadata for the UI."""
+def facts(made: Made, path: str, run: Mapping[str, Any]) -> dict[str, Any]:
+    """A partition's yield, and the seconds of its last run (``_run.json``), as metadata for the UI."""
     counts = made.manifest.counts
     out: dict[str, Any] = {
         "documents_in": counts.docs_in,
@@ -59,6 +61,7 @@ def facts(made: Made, path: str) -> dict[str, Any]:
         "path": dg.MetadataValue.path(path),
         "computed": made.computed,
         "seconds": round(made.seconds, 3),
+        **{f"seconds/{kind}": run[f"{kind}_s"] for kind in SPENT if f"{kind}_s" in run},
     }
     for file in made.manifest.files:
         if file.name.endswith(".html"):  # a page to read: audited pairs, the contamination report
@@ -142,11 +145,12 @@ def run_partitions(context: dg.AssetExecutionContext, config: Knobs, places: Pla
         for made in run_stage(store, plan, site, stage, crawl, buckets=buckets, workers=workers, force=config.force,
                               progress=log.documents):
             key = f"{crawl}|{grids.bucket_key(made.bucket)}" if made.bucket is not None else crawl
-            path = f"{store.root}/{_path(stage, plan, crawl, made.bucket)}"
+            where = Key(stage.name, plan.fingerprints[stage.name], crawl, made.bucket)
+            told = facts(made, f"{store.root}/{where.path}", store.run_info(where))
             if key is None:
-                context.add_asset_metadata(facts(made, path))
+                context.add_asset_metadata(told)
             else:
-                context.add_asset_metadata(facts(made, path), partition_key=key)
+                context.add_asset_metadata(told, partition_key=key)
             reporter.partition(stage.name, made)
             log.partition(made)
         reporter.end(stage.name)
@@ -167,12 +171,6 @@ def chosen(context: dg.AssetExecutionContext, stage: Stage) -> dict[str | None, 
         assert buckets is not None
         buckets.append(int(dims[grids.HOST_BUCKET]))
     return {crawl: sorted(b or []) for crawl, b in out.items()}
-
-
-def _path(stage: Stage, plan: Plan, crawl: str | None, bucket: int | None) -> str:
-    from gristmill.store import Key
-
-    return Key(stage.name, plan.fingerprints[stage.name], crawl, bucket).path
 
 
 class _Log:

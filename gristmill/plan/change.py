@@ -215,13 +215,13 @@ def render(found: Change, values: Mapping[str, float], workers: int) -> str:
         lines.append("host_buckets is frozen for the life of a store: everything is made again, beside what there is")
     lines.append(f"to do: {found.called}")
     if found.redo:
-        head = (f"{'crawl':<20} {'stage':<20} {'partitions':>10} {'documents':>12} {'core-h':>10} {'GPU-h':>8} "
+        head = (f"{'crawl':<20} {'stage':<20} {'partitions':>10} {'documents':>12} {'core time':>10} {'GPU time':>9} "
                 f"{'wall':>9}")
         lines += ["", head, "-" * len(head)]
         for r in found.redo:
             told = " unknown: never measured" if r.cost.unknown else (" by rate" if r.estimated else "")
             lines.append(f"{r.crawl:<20} {r.stage:<20} {_buckets(r.buckets):>10} {r.cost.docs:>12,} "
-                         f"{r.cost.core_s / 3600:>10.4f} {r.cost.gpu_s / 3600:>8.4f} {_time(r.wall(workers)):>9}{told}")
+                         f"{_time(r.cost.core_s):>10} {_time(r.cost.gpu_s):>9} {_time(r.wall(workers)):>9}{told}")
         lines.append("")
     if found.elected.documents:
         lines.append(f"{found.elected.documents:,} documents of version {found.elected.version} were elected and are "
