@@ -245,8 +245,33 @@ def _compile(out: Examined) -> None:
         caps = {p.name: recipes._plain(recipe.sources[p.source].max_epochs) for p in recipes.parts_of(recipe)}
         out.max_epochs = {name: caps[name] for name in sorted(out.tokens)}
         out.schedule = compile_schedule(out.phases, out.max_epochs, out.sequences, recipe.seed, on_cap=recipe.on_cap)
+        out.problems += _shown_too_often(out, out.schedule)
     except RecipeError as error:
         out.problems.append(str(error))
+
+
+def exposures(out: Examined, schedule: Schedule) -> list[tuple[list[str], int, Fraction, Fraction]]:
+    """(parts, documents, epochs, cap) of documents that sources of different phases share.
+
+    Such a document is shown by each of them; together they may not pass the largest of their caps.
+    """
+    epochs = dict(zip(schedule.sources, schedule.epochs(schedule.steps), strict=True))
+    caps = {name: Fraction(cap) for name, cap in out.max_epochs.items()}
+    found = []
+    for key, docs in sorted(out.counts["shared"].items()):
+        parts = json.loads(key)
+        total = sum((epochs.get(p, Fraction(0)) for p in parts), Fraction(0))
+        found.append((parts, docs, total, max(caps[p] for p in parts)))
+    return found
+
+
+def _shown_too_often(out: Examined, schedule: Schedule) -> list[str]:
+    return [
+        f"{docs:,} documents are in {' and '.join(parts)}, which show them {float(total):.2f} epochs together, over "
+        f"their cap of {float(cap):g}: exclude one from the other's predicate, ask for fewer tokens, or raise the cap"
+        for parts, docs, total, cap in exposures(out, schedule)
+        if total > cap
+    ]
 
 
 def realised(examined: Examined) -> list[dict[str, Any]]:
@@ -310,6 +335,11 @@ def explain(examined: Examined) -> list[str]:
             lines.append(
                 f"  {r.source} meets its cap of {float(r.cap):g} at step {r.step:,} of phase {r.phase}; the others "
                 f"carry its weight from there ({float(r.asked_epochs):.2f} epochs were asked)"
+            )
+        for parts, docs, total, cap in exposures(examined, schedule):
+            lines.append(
+                f"  {docs:,} documents are in {' and '.join(parts)}: {float(total):.2f} epochs together (cap "
+                f"{float(cap):g})"
             )
         for row in realised(examined):
             lines.append(

@@ -156,6 +156,7 @@ def map_step(task: Task) -> dict[str, Any]:
     part_of, sources_of, overlaps = _assign(task.recipe, plan, table)
     counts = _counts(task.recipe, plan, table, rules, in_shard, tokens, part_of, sources_of)
     counts["overlaps"] = overlaps
+    counts["shared"] = _shared(plan, [mask & in_shard & (rules == 0) for mask in part_of])
     counts["no_shard"] = int((~in_shard).sum())
     picks = []
     for number in range(len(plan.parts)):
@@ -266,6 +267,15 @@ def _assign(
                 if both:
                     overlaps[json.dumps([phase.name, a, b])] = both
     return part_of, sources_of, overlaps
+
+
+def _shared(plan: _Plan, chosen: list[np.ndarray]) -> dict[str, int]:
+    """Documents by the parts that select them, where those are several (of different phases): a JSON list -> count."""
+    matrix = np.stack(chosen, axis=1) if chosen else np.zeros((0, 0), bool)
+    several = matrix[matrix.sum(axis=1) > 1]
+    kinds, counts = np.unique(several, axis=0, return_counts=True)
+    names = [[plan.parts[i].name for i in np.flatnonzero(kind).tolist()] for kind in kinds]
+    return {json.dumps(n): int(count) for n, count in zip(names, counts, strict=True)}
 
 
 def _counts(
@@ -423,8 +433,8 @@ def merged(scratch: str, ranges: int) -> Iterable[pa.Table]:
 
 
 def total(counts: Iterable[dict[str, Any]]) -> dict[str, Any]:
-    """Counts of all partitions, added up: parts, exclusions, overlaps, elected, no_shard."""
-    out: dict[str, Any] = {"parts": {}, "exclusions": {}, "overlaps": {}, "elected": [], "no_shard": 0}
+    """Counts of all partitions, added up: parts, exclusions, overlaps, shared, elected, no_shard."""
+    out: dict[str, Any] = {"parts": {}, "exclusions": {}, "overlaps": {}, "shared": {}, "elected": [], "no_shard": 0}
     tokenised: set[str] = set()
     for one in counts:
         for name, entry in one["parts"].items():
@@ -443,8 +453,9 @@ def total(counts: Iterable[dict[str, Any]]) -> dict[str, Any]:
                 cell = out["exclusions"].setdefault(rule, {}).setdefault(source, [0, 0])
                 cell[0] += docs
                 cell[1] += tokens
-        for name, docs in one["overlaps"].items():
-            out["overlaps"][name] = out["overlaps"].get(name, 0) + docs
+        for which in ("overlaps", "shared"):
+            for name, docs in one[which].items():
+                out[which][name] = out[which].get(name, 0) + docs
         out["elected"] += one["elected"]
         tokenised |= set(one["elected_in_shard"])
         out["no_shard"] += one["no_shard"]

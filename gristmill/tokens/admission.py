@@ -16,6 +16,8 @@ WINDOW = 4_096  # tokens
 SHORT_TAIL = 512  # a last window under this joins the one before
 RUN_ONLY = 64  # a document under this is checked for runs only: entropy of few tokens says nothing
 
+MIN_LANGUAGE_MATCH = 0.98  # of a shard's tokens, of the language that its stratum names
+
 REASONS = ("", "token_run", "low_entropy", "dominant_token")
 
 # Scripts that the usual tokenizers do not merge spell each letter as the same lead byte and another: one token then
@@ -108,6 +110,35 @@ def check(ids: np.ndarray, lang: str, scratch: np.ndarray) -> tuple[str, float, 
     number, value, start = _check(ids, limits[0], limits[1], limits[2], WINDOW, SHORT_TAIL, RUN_ONLY, scratch)
     bound = 0.0 if number == 0 else float(limits[number - 1])
     return REASONS[number], float(value), bound, int(start)
+
+
+def check_shard(ids: np.ndarray, lang: str, tokens_by_lang: dict[str, int]) -> str:
+    """What is wrong with a whole shard; "" where nothing is.
+
+    A backstop: each document passed by itself, so this fails only where tables were joined or cut wrongly.
+
+    Args:
+        ids: uint32, the shard's tokens.
+        lang: of its stratum.
+        tokens_by_lang: tokens of its documents by their own language.
+    """
+    total = sum(tokens_by_lang.values())
+    match = tokens_by_lang.get(lang, 0) / total if total else 1.0
+    if match < MIN_LANGUAGE_MATCH:
+        others = ", ".join(sorted(x for x in tokens_by_lang if x != lang)[:5])
+        return f"{match:.1%} of its tokens are of {lang}, at least {MIN_LANGUAGE_MATCH:.0%} must be (others: {others})"
+    if len(ids) < WINDOW:
+        return ""
+    counts = np.bincount(ids)
+    counts = counts[counts > 0]
+    share = counts / len(ids)
+    bits = float(-(share * np.log2(share)).sum())
+    _, min_bits, max_share = bounds(lang)
+    if bits <= min_bits:
+        return f"its tokens have {bits:.2f} bits of entropy, over {min_bits:g} are needed"
+    if float(share.max()) > max_share:
+        return f"one token is {share.max():.1%} of it, at most {max_share:.0%} may be"
+    return ""
 
 
 def check_plain(ids: Sequence[int], lang: str) -> tuple[str, float, float, int]:

@@ -16,7 +16,8 @@ from gristmill.blobs import Blobs
 from gristmill.errors import StoreError
 from gristmill.fingerprint import canonical_json
 from gristmill.store import parquet_bytes
-from gristmill.tokens import shard
+from gristmill.tokens import admission, shard
+from gristmill.tokens.strata import language_of, path_part
 
 NAME = "shard_00000"
 
@@ -85,6 +86,7 @@ def write_shards(
                 part = table.slice(first, last - first)
                 licenses = list({x or "unknown" for x in part.column("license_id").to_pylist()})
                 edges = offsets[first : last + 1] - offsets[first]
+                _backstop(part, own, strata[start])
                 entry = write_one(blobs, part, own, edges, strata[start], meta, licenses)
                 written.append(entry)
                 hashes[first:last] = [entry["hash"]] * (last - first)
@@ -111,6 +113,17 @@ def write_shards(
         placed.select(["host_bucket", "doc_id"]), sort_keys=[("host_bucket", "ascending"), ("doc_id", "ascending")]
     )
     return written, placed.take(order)
+
+
+def _backstop(docs: pa.Table, tokens: np.ndarray, stratum: str) -> None:
+    """Raise StoreError for a shard that no honest documents make; nothing of it is written."""
+    sums = docs.select(["lang", "n_tokens"]).group_by("lang").aggregate([("n_tokens", "sum")]).to_pylist()
+    wrong = admission.check_shard(
+        tokens, language_of(stratum), {path_part(r["lang"] or "und"): r["n_tokens_sum"] for r in sums}
+    )
+    if wrong:
+        raise StoreError(f"a shard of {stratum} is refused: {wrong}. Its tables do not belong together: make `tokens` "
+                         "of this crawl again with --force")
 
 
 def write_one(

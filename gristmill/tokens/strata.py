@@ -34,8 +34,17 @@ def quality_band(percentile: np.ndarray) -> np.ndarray:
 
 def stratum(tier: str, lang: str, band: int, length: int) -> str:
     """The stratum's name, safe in a path: ``cc.eng.q2.len0``; ``qx`` where there is no score."""
-    safe = [_UNSAFE.sub("-", part) or "none" for part in (tier, lang)]
-    return f"{safe[0]}.{safe[1]}.q{band if band >= 0 else 'x'}.len{length}"
+    return f"{path_part(tier)}.{path_part(lang)}.q{band if band >= 0 else 'x'}.len{length}"
+
+
+def path_part(text: str) -> str:
+    """A tier or language as it stands in a stratum's name."""
+    return _UNSAFE.sub("-", text) or "none"
+
+
+def language_of(stratum: str) -> str:
+    """The language that a stratum's name says."""
+    return stratum.split(".")[1]
 
 
 def shard_key(first_uint64: np.ndarray, seed: int) -> np.ndarray:

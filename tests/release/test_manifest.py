@@ -1,4 +1,5 @@
 import json
+import re
 from dataclasses import fields
 from decimal import Decimal
 
@@ -168,6 +169,35 @@ def test_sources_of_different_phases_may_overlap(world):
     built = build(world, changed(sources={"all": {}, "hi": {"where": "ensemble_percentile >= 0.5"}}, phases=phases))
     found = selected(world, built)
     assert found["hi"] < found["all"]
+
+
+def test_what_several_phases_show_counts_against_each_documents_cap(world):
+    """2 epochs by the broad source and 2.5 by the narrow one are 4.5 of a document that is in both."""
+    tokens = 25_000
+
+    def phases(n):
+        return [
+            {"name": "a", "tokens": n, "seq_len": 64, "samples_per_step": 8, "weights": {"all": "1"}},
+            {"name": "b", "tokens": n, "seq_len": 64, "samples_per_step": 8, "weights": {"hi": "1"}},
+        ]
+
+    def found(n, cap):
+        sources = {"all": {"max_epochs": cap}, "hi": {"where": "ensemble_percentile >= 0.5", "max_epochs": cap}}
+        return check(world.store, world.plan, world.site, changed(sources=sources, phases=phases(n)))
+
+    fine = found(tokens, 4)
+    assert fine.problems == []
+    told = next(line for line in explain(fine) if "documents are in all and hi" in line)
+    shared = sum(n for n in fine.counts["shared"].values())
+    assert shared == fine.counts["parts"]["hi"]["docs"]
+    total = sum(fine.schedule.epochs(fine.schedule.steps))
+    assert f"{float(total):.2f} epochs together (cap 4)" in told
+    alone = max(fine.schedule.epochs(fine.schedule.steps))
+    tight = float(alone + (total - alone) / 2)  # each source by itself is under it, both together are not
+    refused = found(tokens, f"{tight:.3f}")
+    assert len(refused.problems) == 1
+    assert re.search(rf"{shared} documents are in all and hi, which show them {float(total):.2f} epochs together",
+                     refused.problems[0])
 
 
 def test_a_cap_that_is_passed_is_refused_and_redistributed_when_asked(world):
