@@ -218,6 +218,7 @@ def _pipeline(pins: Mapping[str, Any], root: str) -> bytes:
             "lines": {"min_docs": plants.LINE_BOUND},
             "quality": {"classifier": ref(pins["classifier"]), "quantiles": ref(pins["quantiles"])},
             "tokenize": {"tokenizer": ref(pins["tokenizer"]), "shard_tokens": 50_000},
+            "observe": {"baseline": "demo"},
         },
     }
     note = "# Made by `gristmill demo make`; hashes are of the hold-outs and models made with it.\n"
