@@ -36,7 +36,7 @@ def write(store: Store, plan: Plan, number: int, count: int) -> tuple[np.ndarray
     part.write_bytes(entries.to_bytes(), role="data", suffix=".parquet", rows=count)
     part.write(entries.starts(), band_index.STARTS, role="starts")
     part.write_bytes(bloom.to_bytes(bloom.build(entries.key, 12)), role="bloom", suffix=".bloom")
-    part.commit(time.time(), 0.0)
+    part.commit(time.time())
     return entries.band, entries.key
 
 

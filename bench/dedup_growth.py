@@ -72,14 +72,15 @@ def _commit(store: Store, plan: Plan, bucket: int, asset: str, schema: pa.Schema
                                  "doc_id", "fetch_ts", "record_id")
         numbers = shuffle.range_of(shuffle.first_uint64(by_doc["doc_id"]), plan.buckets)
         part.write_ranged(by_doc, numbers, by_doc.schema, role="by_doc")
-    part.commit(time.time(), 0.0)
+    part.commit(time.time())
 
 
-def _stages(store: Store) -> dict[str, float]:
+def stages(store: Store, *, force: bool = False) -> dict[str, float]:
+    """CPU seconds of each stage; with ``force`` although its partitions are current."""
     by_stage = {}
     for name in STAGES:
         begun = time.process_time()
-        for _ in run_stage(store, PLAN, SiteConfig(), BY_NAME[name], "C"):
+        for _ in run_stage(store, PLAN, SiteConfig(), BY_NAME[name], "C", force=force):
             pass
         by_stage[name] = time.process_time() - begun
     return by_stage
@@ -88,9 +89,9 @@ def _stages(store: Store) -> dict[str, float]:
 def run(folder: Path, n: int) -> None:
     with tempfile.TemporaryDirectory() as warm:
         land(Path(warm), 80)
-        _stages(Store(warm))
+        stages(Store(warm))
     store, plan = Store(folder), PLAN
-    by_stage = _stages(store)
+    by_stage = stages(store)
     near = [Partition(store, plan, BY_NAME["near"], "C", b, SiteConfig()).manifest("near").counts
             for b in range(plan.buckets)]
     print(json.dumps({

@@ -108,17 +108,18 @@ def template(count: int, pairs: int, rng: np.random.Generator) -> np.ndarray:
     return rows
 
 
-def test_a_bucket_of_100_000_pages_of_one_template_is_bounded_and_merges_nothing_else():
+@pytest.mark.parametrize("verify", ["signature", "jaccard"])
+def test_a_bucket_of_100_000_pages_of_one_template_is_bounded_and_merges_nothing_else(verify):
     rng = np.random.default_rng(6)
     rows = template(100_000, 0, rng)
-    rules = SIGNED
+    rules = lsh.Rules(verify)
     begun = time.process_time()
     stars = lsh.stars_verified(starts(len(rows)), rows, rules)
     assert time.process_time() - begun < 20
     assert stars.compared <= rules.bucket_cap * rules.max_leaders
     assert stars.unmatched > 99_000
-    # At J = 0.6 an estimate of 0.8 is 4.3 standard errors away.
-    assert len(stars.member) < 300
+    # At J = 0.6 an estimate of 0.8 is 4.3 standard errors away, one of 0.75, a candidate, 3.2.
+    assert len(stars.member) < (300 if verify == "signature" else 5_000)
 
 
 def test_up_to_the_cap_a_bucket_is_searched_with_every_leader():
