@@ -82,7 +82,7 @@ def extract(body: bytes, *, url: str, content_type: str, header_charset: str | N
         try:
             page = sanitize.clean(decoded.text)
             title = page.title
-            result = engine.extract(Page(page.html, url, page.title, page.traits))
+            result = engine.extract(Page(page.raw, url, page.title, page.traits))
         except MemoryError:
             return aside("memory", "an allocation failed", size)
         except Exception as error:  # noqa: BLE001 - engines are other people's code on hostile input

@@ -7,6 +7,7 @@ elements from HTML. Does not belong here: how elements are found (``scan.py``) a
 import html
 import re
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -61,7 +62,7 @@ class Clean:
     """A page without what is hidden.
 
     Attributes:
-        html: for the engines.
+        raw: for the engines, in UTF-8.
         title: of the document, or None.
         hidden_chars: characters of hidden prose that were taken out, and of smuggled ones (tags, supplementary
         variation
@@ -70,11 +71,16 @@ class Clean:
         tags: what was found, for ``extract_meta``.
     """
 
-    html: str
+    raw: bytes
     title: str | None
     hidden_chars: int
     traits: int
     tags: tuple[str, ...]
+
+    @cached_property
+    def html(self) -> str:
+        """``raw`` as text."""
+        return self.raw.decode("utf-8", "replace")
 
 
 def is_binary(body: bytes) -> bool:
@@ -106,7 +112,7 @@ def clean(text: str) -> Clean:
     spans = [(int(page.start[t]), page.outer_end(t)) for t in unseen.tolist()]
     cuts += [(a, b, b"") for a, b in spans]
     tags_found = ("hidden_removed",) if spans else ()
-    return Clean(_splice(whole, cuts).decode("utf-8", "replace"), _title(page),
+    return Clean(_splice(whole, cuts), _title(page),
                  _prose(page, unseen) + (smuggled(text) if _SMUGGLED_IN_UTF8 in whole else 0),
                  traits.traits(whole, seen[-len(traits.WORDS) :]), tags_found)
 

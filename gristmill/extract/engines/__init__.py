@@ -19,21 +19,26 @@ class Page:
     """A page ready for an engine.
 
     Attributes:
-        html: decoded, hidden text and active content removed, maths as LaTeX.
+        source: text or UTF-8, hidden text and active content removed, maths as LaTeX; engines take ``html`` or ``raw``.
         url: where it was fetched.
         title: of the document, or None.
         traits: what the page says it is (``traits.py``).
     """
 
-    html: str
+    source: str | bytes
     url: str
     title: str | None = None
     traits: int = 0
 
     @cached_property
+    def html(self) -> str:
+        """The page as text."""
+        return self.source if isinstance(self.source, str) else self.source.decode("utf-8", "replace")
+
+    @cached_property
     def raw(self) -> bytes:
-        """``html`` in UTF-8."""
-        return self.html.encode("utf-8", "replace")
+        """The page in UTF-8."""
+        return self.source if isinstance(self.source, bytes) else self.source.encode("utf-8", "replace")
 
 
 @dataclass(frozen=True)
