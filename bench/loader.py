@@ -6,8 +6,8 @@ with warm pages, one reading process each. Does not belong here: correctness (``
     python -m bench.loader
 
 Each side is a fresh process and reports the best of its windows of 4,096 samples, since other work on the machine slows
-any window and speeds none; wall times are in the notes. Ours hands out batches of 64 as int64 with ``cu_seqlens``;
-blocks are verified.
+any window and speeds none; wall time is held where both sides had a core to themselves. Ours hands out batches of 64 as
+int64 with ``cu_seqlens``; blocks are verified.
 """
 
 import json
@@ -45,9 +45,19 @@ def main() -> None:
             mine = max(ours["samples_per_s"], again["samples_per_s"])
             ratio = mine / theirs["samples_per_s"]
             report.add(what, mine, theirs["samples_per_s"], ratio, f">= {bar:g} x", ratio >= bar,
-                       f"by the wall clock {max(ours['wall_per_s'], again['wall_per_s']):,.0f}, theirs "
-                       f"{theirs['wall_per_s']:,.0f}; first sample after {again['first_s'] * 1e3:.0f} ms, theirs "
-                       f"{theirs['first_s'] * 1e3:.0f} ms")
+                       f"first sample after {again['first_s'] * 1e3:.0f} ms, theirs {theirs['first_s'] * 1e3:.0f} ms")
+            wall = max(ours["wall_per_s"], again["wall_per_s"]), theirs["wall_per_s"]
+            # A window that waited for the machine says nothing of either tool: held where both had a core of their own.
+            free = all(w >= 0.95 * c for w, c in zip(wall, (mine, theirs["samples_per_s"]), strict=True))
+            report.add(what.replace("a CPU second", "a second of wall time"), *wall, wall[0] / wall[1], f">= {bar:g} x",
+                       wall[0] / wall[1] >= bar if free else None, "" if free else "the machine was shared")
+    with tempfile.TemporaryDirectory(prefix="bench-manifest-") as scratch:
+        from tests.loader.make import many_shards
+
+        many_shards(Path(scratch))
+        held = run_own("bench.loader", ["--manifest", scratch])
+    report.add("peak GB of a loader on a manifest of 10^6 shards, first samples drawn", held["peak_gb"], None,
+               held["peak_gb"], "< 1", held["peak_gb"] < 1, f"opened in {held['seconds']:.1f} s of CPU")
     found = run_own("bench.loader", ["--sampler"])
     report.add("microseconds a lookup, vectorised, 20 sources, 10^4 shards, step 10^8", found["lookup_us"], None,
                found["lookup_us"], "<= 1", found["lookup_us"] <= 1)
@@ -92,6 +102,18 @@ def read(folder: str) -> dict[str, float]:
         best = max(best, WINDOW / (time.process_time() - start))
         wall = max(wall, WINDOW / (time.perf_counter() - began))
     return {"samples_per_s": best, "wall_per_s": wall, "first_s": first}
+
+
+def manifest(folder: str) -> dict[str, float]:
+    """The peak of a process that opens a manifest and draws a step, in a process of its own."""
+    from gristmill.loader.loader import TokenLoader
+
+    start = time.process_time()
+    loader = TokenLoader(folder, "v1")
+    loader.sampler.locate_many(np.full(512, 1000), np.arange(512, dtype=np.int64))
+    # Not ru_maxrss, which counts what this process was forked from.
+    peak = next(line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM"))
+    return {"peak_gb": int(peak.split()[1]) / 2**20, "seconds": time.process_time() - start}
 
 
 def sampler() -> dict[str, float]:
@@ -149,6 +171,8 @@ def _best(n, f) -> float:
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--read"]:
         print(json.dumps(read(sys.argv[2])))
+    elif sys.argv[1:2] == ["--manifest"]:
+        print(json.dumps(manifest(sys.argv[2])))
     elif sys.argv[1:2] == ["--sampler"]:
         print(json.dumps(sampler()))
     else:

@@ -7,6 +7,7 @@ and offset it came from: token = ((running number of the document) << 12) + offs
 import hashlib
 import json
 from dataclasses import dataclass, field
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -162,3 +163,24 @@ def small(root: Path, **changes: Any) -> Made:
     }
     phases = changes.pop("phases", None) or [phase({"web": "0.6", "code": "0.3", "books": "0.1"})]
     return make_dataset(root, sources, phases, **changes)
+
+
+def many_shards(root: Path, shards: int = 1_000_000, sources: int = 20) -> None:
+    """A manifest that names so many shards (there are no files of them) of a run of 30T tokens."""
+    made = small(root)
+    manifest = dict(made.manifest)
+    named = {}
+    for s in range(sources):
+        listed = []
+        for k in range(shards // sources):
+            digest = hashlib.sha256(f"{s}.{k}".encode()).hexdigest()
+            stratum = f"cc.eng.q{s}.len{k % 5}"
+            listed.append({"stratum": stratum, "hash": digest, "path": f"shards/{stratum}/{digest}/shard_00000",
+                           "n_docs": 30_000, "n_tokens": 30_000_000 + k, "selected_docs": 20_000 + k,
+                           "selected_tokens": 20_000_000 + k})
+        named[f"source-{s:02}"] = {"shards": listed, "layouts": {"concat:4096": [4882 + k % 3
+                                                                              for k in range(len(listed))]}}
+    weights = {name: str(Fraction(1, sources)) for name in named}
+    manifest.update(sources=named, phases=[{**manifest["phases"][0], "tokens": 30 * 10**12, "seq_len": 4096,
+                                            "weights": weights, "batch": [[4096, None]]}])
+    made.path.write_bytes(canonical(manifest))

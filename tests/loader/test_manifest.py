@@ -1,7 +1,6 @@
 """Reading manifests: what is not one is refused, and a million shards fit."""
 
 import hashlib
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +9,7 @@ import pytest
 
 from gristmill.errors import ManifestError
 from gristmill.loader import open_manifest
-from tests.loader.make import canonical, small
+from tests.loader.make import canonical, many_shards, small
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -101,24 +100,7 @@ print(sampler.shards, int(peak.split()[1]) / 2**20)
 
 @pytest.mark.slow
 def test_a_million_shards_take_less_than_a_gigabyte(tmp_path):
-    made = small(tmp_path)
-    manifest = dict(made.manifest)
-    sources = {}
-    for s in range(20):
-        shards = []
-        for k in range(50_000):
-            digest = hashlib.sha256(f"{s}.{k}".encode()).hexdigest()
-            stratum = f"cc.eng.q{s}.len{k % 5}"
-            shards.append({"stratum": stratum, "hash": digest, "path": f"shards/{stratum}/{digest}/shard_00000",
-                           "n_docs": 30_000, "n_tokens": 30_000_000 + k, "selected_docs": 20_000 + k,
-                           "selected_tokens": 20_000_000 + k})
-        counts = [4882 + k % 3 for k in range(50_000)]
-        sources[f"source-{s:02}"] = {"shards": shards, "layouts": {"concat:4096": counts}}
-    weights = dict.fromkeys(sources, "0.05")
-    manifest.update(sources=sources, phases=[{**manifest["phases"][0], "tokens": 30 * 10**12, "seq_len": 4096,
-                                              "weights": weights, "batch": [[4096, None]]}])
-    made.path.write_text(json.dumps(manifest, sort_keys=True, separators=(",", ":")))
-    del manifest, sources
+    many_shards(tmp_path)
     done = subprocess.run([sys.executable, "-c", MEASURE, str(tmp_path)], capture_output=True, text=True, check=True,
                           cwd=ROOT)
     print(done.stdout)
