@@ -149,7 +149,7 @@ def in_pods(tmp_path_factory, mini_demo, seaweed, postgres, kubernetes):  # noqa
 
 
 def test_pods_come_to_the_same_manifest(in_pods, alone):
-    from gristmill.release.manifest import read_hash
+    from gristmill.release.standing import read_hash
 
     assert read_hash(Store(in_pods.store, in_pods.mill.options()), "v1") == alone
 
