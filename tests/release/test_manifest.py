@@ -357,3 +357,35 @@ def test_a_second_plan_has_its_own_manifest(world, recipe):
     two = build(other, recipe, "v2")
     assert two.manifest["fingerprints"]["tokens"] != one.manifest["fingerprints"]["tokens"]
     assert np.isclose(len(two.manifest["sources"]), len(one.manifest["sources"]))
+
+
+def test_a_second_tokenizer_is_written_beside_the_first_and_both_versions_read(world, recipe, tmp_path):
+    from gristmill import models
+    from gristmill.loader import TokenLoader
+    from gristmill.release.versions import verify
+    from gristmill.tokens.stages import load_pinned
+    from gristmill.tokens.train import train_bpe
+
+    one = build(world, recipe)
+    stream = [b["tokens"].tobytes() for b in TokenLoader(world.store.root, "v1")]
+    before = {p: world.store.blobs.get(p) for p, _ in world.store.blobs.list("shards") if not p.endswith(".json")}
+    file = tmp_path / "second.json"
+    train_bpe([d.text for d in world.docs["A"]], 450, file)
+    ref = models.put(file, world.site.models)
+    tokenize = world.plan.params.tokenize.model_copy(update={"tokenizer": ref})
+    plan = Plan(world.plan.params.model_copy(update={"tokenize": tokenize}))
+    other = World(Store(world.site.store), plan, world.site, world.docs)
+    for crawl in world.docs:
+        other.run(crawl)
+        other.report(crawl)
+    two = build(other, recipe, "v2")
+    assert two.manifest["tokenizer"]["sha256"] != one.manifest["tokenizer"]["sha256"]
+    assert all(world.store.blobs.get(p) == data for p, data in before.items()), "nothing of the first was touched"
+    for built in (one, two):
+        assert verify(world.store, built.version, deep=True, expected_hash=built.hash) == []
+    assert [b["tokens"].tobytes() for b in TokenLoader(world.store.root, "v1")] == stream
+    first = load_pinned(world.plan.params.tokenize, world.site.models)
+    encode = lambda text: first.reference([text]).ids.tolist()
+    TokenLoader(world.store.root, "v1", tokenizer=encode)
+    with pytest.raises(ManifestError, match="tokenizer"):
+        TokenLoader(world.store.root, "v2", tokenizer=encode)
