@@ -25,7 +25,8 @@ from gristmill.text_units import mix64
 
 Verify = Literal["none", "signature", "jaccard"]
 
-# An estimate further than this below the bound is no candidate: at J = 0.9 one pair in 100,000 falls short of 0.75.
+# An estimate further than this below the bound is no candidate: with K = 112 one pair of J = 0.85 in 500 is,
+# and one of J = 0.9 in 700,000.
 MARGIN = 0.05
 FAN = 4  # candidates of a member in a bucket
 
