@@ -195,6 +195,9 @@ class SafetyParams(Params):
     phone_countries: tuple[str, ...] | None = None  # national telephone formats without context; None: all known
     word_lists: tuple[WordListParams, ...] = ()  # none is packaged: a weak signal that the user brings
     toxicity: ModelRef | None = None  # a fastText model whose labels are categories (__label__NAME)
+    # heads of an encoder, one a category, and the encoder they were trained on: columns toxicity_HEAD
+    toxicity_heads: ModelRef | None = None
+    toxicity_embedder: EmbedderParams = EmbedderParams(max_tokens=512)
     hash_lists: tuple[HashListParams, ...] = ()
     near_bits: int = Field(3, ge=0, le=3)  # differing bits of 64 that still match a near hash
 
@@ -324,6 +327,8 @@ class SiteConfig(BaseModel):
     gpu: GpuPods | None = None  # with executor k8s: where stages that use a GPU go
     robots: RobotsSweep = RobotsSweep()
     paging: Paging | None = None  # without it nobody is paged
+    # called with a JSON file {"crawl", "hash_list", "doc_ids"} for every hash list that names a document
+    report_command: tuple[str, ...] = ()
 
 
 class Pipeline(BaseModel):

@@ -4,15 +4,23 @@ Belongs here: reading lists, the simhash, and looking documents up. Does not bel
 everywhere (a purge walks every place that holds its bytes).
 """
 
+import json
 import re
+import subprocess
+import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 from numba import njit, uint64
 
-from gristmill.errors import ModelError
+from gristmill.errors import GristmillError, ModelError
 from gristmill.text_units import mix64, packed, word_hashes
+
+
+class ReportError(GristmillError):
+    """A document on a hash list could not be reported."""
+
 
 SHINGLE = 3  # words: simhash of Charikar (2002) over word 3-grams, as Manku et al. (2007) use it for near-duplicates
 
@@ -83,6 +91,37 @@ class HashList:
 
 def _quarter(values: np.ndarray, q: int) -> np.ndarray:
     return (values >> np.uint64(16 * q)) & np.uint64(0xFFFF)
+
+
+def tell(command: Sequence[str], crawl: str | None, doc_ids: Sequence[bytes], lists: Sequence[str | None]) -> int:
+    """Call the report command once a list that names a document of this partition; hashes alone, never text or URL.
+
+    Its argument is a file ``{"crawl", "hash_list", "doc_ids": [hex, ...]}``. A partition that is made again reports
+    again: whoever receives must take a hash twice.
+
+    Returns:
+        documents told of; 0 without a command.
+
+    Raises:
+        ReportError: the command failed: what must be reported must not be passed over.
+    """
+    if not command:
+        return 0
+    told = 0
+    for name in sorted({n for n in lists if n is not None}):
+        ids = sorted(d.hex() for d, n in zip(doc_ids, lists, strict=True) if n == name)
+        with tempfile.NamedTemporaryFile("w", suffix=".json", encoding="ascii") as file:
+            json.dump({"crawl": crawl, "hash_list": name, "doc_ids": ids}, file)
+            file.flush()
+            try:
+                done = subprocess.run([*command, file.name], capture_output=True, text=True, check=False, timeout=60)
+            except (OSError, subprocess.TimeoutExpired) as error:
+                raise ReportError(f"the report command {command[0]} did not run: {error}") from error
+        if done.returncode:
+            raise ReportError(f"the report command {command[0]} ended with {done.returncode} for list {name}: "
+                              f"{done.stderr.strip()[-200:]}")
+        told += len(ids)
+    return told
 
 
 def read_list(name: str, kind: str, path: Path, near_bits: int = 3) -> HashList:

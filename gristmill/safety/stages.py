@@ -40,9 +40,11 @@ def safety(part: Partition) -> None:
     kinds = Counter(s.kind for spans in found for s in spans)
     size, n = int(offsets[-1] - offsets[0]), docs.num_rows
     removed = columns["hard_removal"]
+    told = hash_lists.tell(part.site.report_command, part.crawl, docs["doc_id"].to_pylist(), removed.to_pylist())
     part.report(
         docs_in=n, docs_out=n, bytes_in=size, bytes_out=size, pii=dict(sorted(kinds.items())),
         docs_with_pii=sum(bool(spans) for spans in found), hard_removal=len(removed) - removed.null_count,
+        hard_removal_told=told,
     )
 
 
@@ -60,6 +62,22 @@ def _hard_removal(part: Partition, params: SafetyParams, docs: pa.Table, buf: np
     return pa.array(names.tolist(), pa.string())
 
 
+def _heads(part: Partition, params: SafetyParams, docs: pa.Table) -> dict[str, np.ndarray]:
+    """Columns toxicity_HEAD: one pass of the encoder for all of them."""
+    from gristmill.embed.engines import chosen_device
+    from gristmill.quality import encoder, heads
+
+    assert params.toxicity_heads is not None
+    path = models.resolve(params.toxicity_heads, part.site.models)
+    embedder = params.toxicity_embedder
+    names = sorted(heads.read(path).heads)
+    if not docs.num_rows:  # no model is opened for nothing; the columns are there all the same
+        return {f"toxicity_{n}": np.zeros(0) for n in names}
+    found, has_text, stats = encoder.vectors(docs["text"], embedder, part.site.models, chosen_device())
+    part.run["padding_waste"] = round(stats.padding_waste, 4)
+    return {f"toxicity_{n}": v for n, v in encoder.scores(path, names, found, has_text, embedder).items()}
+
+
 def _toxicity(part: Partition, params: SafetyParams, docs: pa.Table, buf: np.ndarray,
               offsets: np.ndarray) -> dict[str, pa.Array]:
     """Columns words_CATEGORY and toxicity_LABEL, for what is registered."""
@@ -73,4 +91,6 @@ def _toxicity(part: Partition, params: SafetyParams, docs: pa.Table, buf: np.nda
             for category, values in classifier.score(docs["text"].slice(start, BATCH).to_pylist()).items():
                 parts[category].append(values)
         columns |= {f"toxicity_{c}": np.concatenate(v) for c, v in parts.items()}
+    if params.toxicity_heads is not None:
+        columns |= _heads(part, params, docs)
     return {name: pa.array(v.astype(np.float32), mask=np.isnan(v)) for name, v in columns.items()}

