@@ -22,7 +22,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gristmill.blobs import Blobs, LocalBlobs, open_blobs
+from gristmill.blobs import TMP_PREFIX, Blobs, LocalBlobs, open_blobs
 from gristmill.errors import (
     ArchivedPartitionError,
     DamagedPartitionError,
@@ -403,7 +403,7 @@ class Store:
         if isinstance(self.blobs, LocalBlobs):
             parent = Path(self.blobs.root) / ".scratch"
             parent.mkdir(parents=True, exist_ok=True)
-            return tempfile.TemporaryDirectory(dir=parent)
+            return tempfile.TemporaryDirectory(prefix=TMP_PREFIX, dir=parent)
         return tempfile.TemporaryDirectory()
 
 

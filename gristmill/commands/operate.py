@@ -1,7 +1,7 @@
-"""Commands of a running site: where the time went, what a crawl cost, what of it is archived.
+"""Commands of a running site: where the time went, what a crawl cost, what is archived, what can go.
 
 Belongs here: arguments and printing. Does not belong here: the work (``observe/profile.py``, ``plan/bill.py``,
-``plan/archive.py``).
+``plan/archive.py``, ``plan/collect.py``).
 """
 
 import argparse
@@ -119,4 +119,43 @@ def _restore(commands: Any) -> None:
     parser.set_defaults(call=call)
 
 
-COMMANDS = [_profile, _bill, _archive, _restore]
+def _collect(commands: Any) -> None:
+    parser = commands.add_parser(
+        "collect", help="what of the store nothing reads any more; --delete makes room",
+        description="Results of parameters that neither a parameter file nor a standing version names, files that no "
+                    "commit record names, and what killed processes left. Put the old parameters back, and deleted "
+                    "results are made again. Delete while no run is at work.",
+    )
+    parser.add_argument("--also", action="append", type=Path, default=[], metavar="FILE",
+                        help="another parameter file that uses the same store (repeat for several)")
+    parser.add_argument("--delete", action="store_true", help="delete it; without this, only say what there is")
+    add_pipeline(parser)
+
+    def call(args: argparse.Namespace) -> int:
+        from gristmill.funnel import Plan
+        from gristmill.params import read_pipeline
+        from gristmill.plan.collect import collect
+
+        place = pipeline_of(args)
+        others = [read_pipeline(f) for f in args.also]
+        for file, other in zip(args.also, others, strict=True):
+            if other.site.store != place.pipeline.site.store:
+                raise ParameterError(f"{file} uses another store ({other.site.store}): it has nothing here")
+        found = collect(place.store, [place.plan, *(Plan(o.params) for o in others)], delete=args.delete)
+        for one in found.superseded:
+            print(f"{one.asset:<22} {one.fingerprint}  {one.files:6,} files {one.bytes / 1e6:12,.1f} MB  "
+                  f"{', '.join(sorted(one.crawls)) or 'site'}")
+        for what, there in (("named by no commit record", found.orphans),
+                            ("left by killed processes", found.temporary)):
+            if there:
+                print(f"{len(there):,} files {what}, {sum(there.values()) / 1e6:,.1f} MB")
+        if not found.bytes and not found.superseded:
+            print("nothing to collect")
+        else:
+            print(f"{found.bytes / 1e6:,.1f} MB {'deleted' if args.delete else 'could go: --delete'}")
+        return 0
+
+    parser.set_defaults(call=call)
+
+
+COMMANDS = [_profile, _bill, _archive, _restore, _collect]
