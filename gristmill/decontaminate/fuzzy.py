@@ -34,6 +34,24 @@ def slot(keys, x):  # type: ignore[no-untyped-def]
     return np.int64(-1)
 
 
+@njit(inline="always")
+def step_of(n):  # type: ignore[no-untyped-def]
+    """The polynomial's step to the power ``n``: what the word that leaves a window of ``n`` is taken off by."""
+    top = uint64(1)
+    for _ in range(n):
+        top *= uint64(0xFF51AFD7ED558CCD)
+    return top
+
+
+@njit(inline="always")
+def roll(rolled, hashes, w, n, top):  # type: ignore[no-untyped-def]
+    """The polynomial over the last ``n`` words, moved on to word ``w``. The one rolling hash of documents."""
+    rolled = rolled * uint64(0xFF51AFD7ED558CCD) + hashes[w]
+    if w >= n:
+        rolled -= hashes[w - n] * top
+    return rolled
+
+
 @njit(cache=True, nogil=True)
 def hits_of(hashes, nw, n, bloom, keys, first, count, spans, places, out, seen, touched):  # type: ignore[no-untyped-def]
     """Shingles of a document that are in the index.
@@ -48,14 +66,9 @@ def hits_of(hashes, nw, n, bloom, keys, first, count, spans, places, out, seen, 
         How many hits and touched spans; (-1, 0) when ``out`` is too small (``seen`` is then left as it was).
     """
     m, t = 0, 0
-    top = uint64(1)
-    for _ in range(n):
-        top *= uint64(0xFF51AFD7ED558CCD)
-    rolled = uint64(0)
+    top, rolled = step_of(n), uint64(0)
     for w in range(nw):
-        rolled = rolled * uint64(0xFF51AFD7ED558CCD) + hashes[w]
-        if w >= n:
-            rolled -= hashes[w - n] * top
+        rolled = roll(rolled, hashes, w, n, top)
         if w < n - 1:
             continue
         x = mix64(rolled ^ uint64(n))

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numba import njit, uint64
 
-from gristmill.decontaminate.fuzzy import hits_of, in_bloom, slot, windows
+from gristmill.decontaminate.fuzzy import hits_of, in_bloom, roll, slot, step_of, windows
 from gristmill.decontaminate.index import Index
 from gristmill.text_units import mix64, packed, text_buffers, word_hashes
 
@@ -61,14 +61,9 @@ def _exact(hashes, nw, n, is_short, bloom, keys, first, count,  # type: ignore[n
     Returns:
         The new ``t``.
     """
-    top = uint64(1)
-    for _ in range(n):
-        top *= uint64(0xFF51AFD7ED558CCD)
-    rolled = uint64(0)
+    top, rolled = step_of(n), uint64(0)
     for w in range(nw):
-        rolled = rolled * uint64(0xFF51AFD7ED558CCD) + hashes[w]
-        if w >= n:
-            rolled -= hashes[w - n] * top
+        rolled = roll(rolled, hashes, w, n, top)
         if w < n - 1:
             continue
         x = mix64(rolled ^ uint64(n))
