@@ -298,3 +298,21 @@ def test_a_purged_host_and_then_another_document_of_a_replaced_shard(world):
 def test_a_contract_is_purged_through_its_containers(world):
     with pytest.raises(ManifestError, match="containers"):
         purge(world.store, finder(world), "acme-2024", kind="contract")
+
+
+def test_the_command_deletes_and_says_what_still_holds_the_bytes(world, monkeypatch, capsys, tmp_path):
+    from types import SimpleNamespace
+
+    from gristmill.cli import main
+    from gristmill.commands import dataset
+
+    build(world)
+    ship(world.store, "v1", Store(tmp_path / "copy"))
+    place = SimpleNamespace(store=world.store, plan=world.plan, site=world.site)
+    monkeypatch.setattr(dataset, "pipeline_of", lambda args: place)
+    assert main(["forget", "https://h1.example.org/1", "--delete-bytes"]) == 0
+    said = capsys.readouterr().out
+    assert "1 documents: 1 shards rewritten, 2 tables scrubbed" in said
+    assert f"{tmp_path / 'copy'}: a copy of version v1" in said
+    assert "contamination_report --force" in said
+    assert [e["value"] for e in entries(world.store)] == ["https://h1.example.org/1"]
