@@ -35,6 +35,7 @@ CALLED = {
 }
 MANIFEST_ONLY = "nothing but a manifest"
 NOTHING = "nothing"
+ELECTED_ONLY = "score and tokenise what was elected"
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,8 @@ class Change:
         if not self.redo:
             return MANIFEST_ONLY if self.manifest else NOTHING
         names = {r.stage for r in self.redo}
+        if self.elected.documents and not self.fields and self.redo[0].stage == "near":
+            return ELECTED_ONLY
         return CALLED[next(s.group for s in FUNNEL if s.name in names)]
 
     @property

@@ -140,6 +140,7 @@ def test_an_elected_duplicate_is_scored_and_tokenised_and_nothing_else_changes(s
     elected = Wanted("v1", {(small.crawl, bucket): [doc.hex()]})
 
     said = compare(small.store, small.pipeline, small.pipeline, [small.crawl], elected)
+    assert said.called == "score and tokenise what was elected"
     assert doc.hex() in render_change(said, VALUES, 2)
     assert register(small.store, elected) == 1
     assert register(small.store, elected) == 0  # once
