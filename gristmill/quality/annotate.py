@@ -19,6 +19,7 @@ import numpy as np
 from gristmill.errors import GristmillError
 
 MAX_SCORE = 5
+MAX_TOKENS = 400  # of an answer: the rubric asks for 100 words
 _ANSWER = re.compile(r"score\s*[:=]\s*([0-9]+)\s*(?:/\s*5)?\s*\.?\s*$", re.IGNORECASE)
 
 
@@ -88,7 +89,8 @@ def parse(answer: str) -> int | None:
     return score if score is not None and 0 <= score <= MAX_SCORE else None
 
 
-def ask(endpoint: str, model: str, prompt: str, *, key: str | None = None, timeout: float = 120) -> str:
+def ask(endpoint: str, model: str, prompt: str, *, key: str | None = None, timeout: float = 120,
+        max_tokens: int = MAX_TOKENS) -> str:
     """One answer at temperature 0 from ``{endpoint}/chat/completions``.
 
     Raises:
@@ -96,7 +98,7 @@ def ask(endpoint: str, model: str, prompt: str, *, key: str | None = None, timeo
     """
     if not endpoint.startswith(("http://", "https://")):
         raise AnnotationError(f"{endpoint} is no http(s) address of an OpenAI-compatible endpoint")
-    body = {"model": model, "temperature": 0, "seed": 1, "max_tokens": 400,
+    body = {"model": model, "temperature": 0, "seed": 1, "max_tokens": max_tokens,
             "messages": [{"role": "user", "content": prompt}]}
     headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
     url = f"{endpoint.rstrip('/')}/chat/completions"
@@ -112,7 +114,8 @@ def ask(endpoint: str, model: str, prompt: str, *, key: str | None = None, timeo
 
 
 def annotate(texts: Iterable[tuple[str, str]], rubric: Rubric, labellers: Sequence[tuple[str, str]], out: Path, *,
-             first_chars: int = 4000, key: str | None = None) -> list[Label]:
+             first_chars: int = 4000, key: str | None = None, timeout: float = 120,
+             max_tokens: int = MAX_TOKENS) -> list[Label]:
     """Ask every labeller about every text; prompts and answers are kept, one JSON a line, and never asked for twice.
 
     Args:
@@ -122,6 +125,7 @@ def annotate(texts: Iterable[tuple[str, str]], rubric: Rubric, labellers: Sequen
         out: file of labels; answers are added to it as they come, so a killed run goes on where it was.
         first_chars: how much of a text is shown.
         key: bearer token, for all endpoints.
+        timeout, max_tokens: of one answer; seconds.
     """
     done: dict[tuple[str, str, str], Label] = {}
     if out.exists():
@@ -137,7 +141,7 @@ def annotate(texts: Iterable[tuple[str, str]], rubric: Rubric, labellers: Sequen
                 label = done.get((doc_id, model, rubric.name))
                 if label is None:
                     prompt = rubric.prompt(text[:first_chars])
-                    answer = ask(endpoint, model, prompt, key=key)
+                    answer = ask(endpoint, model, prompt, key=key, timeout=timeout, max_tokens=max_tokens)
                     label = Label(doc_id, model, rubric.name, prompt, answer, parse(answer))
                     file.write(json.dumps(asdict(label), ensure_ascii=True) + "\n")
                     file.flush()

