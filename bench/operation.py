@@ -30,6 +30,7 @@ from bench.report import Report
 
 BUCKETS, CRAWLS = 64, 500
 QUERY_S, SENSOR_S, LOAD_S, PAGE_S = 1.0, 5.0, 3.0, 60.0
+BATCH = 10  # assets that Dagster's UI asks for at a time
 ROOT = Path(__file__).resolve().parents[1]
 # What the UI asks for the assets on its screen, again and again (its own query, in our words).
 LIVE = """
@@ -282,19 +283,31 @@ def status_query(report: Report, crawls: int) -> None:
                 if server.poll() is not None or time.time() > deadline:
                     raise RuntimeError((home / "web.log").read_text()[-3000:]) from error
                 time.sleep(0.3)
-        keys = [{"path": [s.name]} for s in FUNNEL]
-        first, found = ask(port, keys)
+        names = [s.name for s in FUNNEL]
+        batches = [[{"path": [n]} for n in names[i : i + BATCH]] for i in range(0, len(names), BATCH)]
+        first, found = ask(port, [key for batch in batches for key in batch])
         stats = {n["assetKey"]["path"][0]: n["partitionStats"] for n in found["assetNodes"]}
         assert stats["language"]["numMaterialized"] == crawls * BUCKETS, stats["language"]
-        again = min(ask(port, keys)[0] for _ in range(5))
+        spent = []
+        for batch in batches:
+            before = _cpu_of(server.pid)
+            wall = min(ask(port, batch)[0] for _ in range(5))
+            spent.append(((_cpu_of(server.pid) - before) / 5, wall))
+        cpu, wall = max(spent)
     finally:
         server.terminate()
         server.wait()
-    many = f"{len(keys)} assets x {crawls} crawls x {BUCKETS} buckets"
-    report.add(f"UI status query, s: {many}, every partition materialised", again, ratio=again, bar=f"< {QUERY_S:g} s",
-               holds=again < QUERY_S, note="over HTTP, best of 5; SQLite")
-    report.add(f"the same the first time after {crawls * BUCKETS:,} materialisations an asset, s", first,
+    report.add(f"UI status query of {BATCH} assets, as the UI asks, the slowest of {len(names)} assets x {crawls} "
+               f"crawls x {BUCKETS} buckets, every partition materialised, CPU s of the server", cpu, ratio=cpu,
+               bar=f"< {QUERY_S:g} s", holds=cpu < QUERY_S, note=f"wall {wall:.2f} s over HTTP; SQLite")
+    report.add(f"all of them the first time after {crawls * BUCKETS:,} materialisations an asset, wall s", first,
                note="Dagster fills its cache of partition states, once")
+
+
+def _cpu_of(pid: int) -> float:
+    """Seconds of CPU that a running process has used."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def ask(port: int, keys: list[dict[str, list[str]]]) -> tuple[float, dict]:
