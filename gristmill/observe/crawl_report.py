@@ -32,9 +32,10 @@ def counts(store: Store, plan: Plan, stage: str, crawl: str) -> dict[int, Count]
     for bucket, manifest in manifests(store, plan, stage, crawl).items():
         c = count(manifest, store, plan)
         together, records = held.get(bucket, (1.0, 0))
-        # Documents of a later stage are a share of the records, of every host alike as far as is known.
-        share = c.docs_in / records if records else 0.0
-        out[bucket] = Count(c.docs_in, c.docs_kept, c.bytes_in, c.bytes_kept, c.across, max(together * share, 1.0))
+        # Of a later stage only the sum is known. Between every host alike (share) and whole hosts only (1).
+        share = (c.docs_in / records) ** 0.5 if records else 0.0
+        clump = max(min(together * share, float(c.docs_in)), 1.0)
+        out[bucket] = Count(c.docs_in, c.docs_kept, c.bytes_in, c.bytes_kept, c.across, clump)
     return out
 
 

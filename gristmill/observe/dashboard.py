@@ -14,6 +14,7 @@ from gristmill.observe.causes import causes
 from gristmill.observe.history import Report
 from gristmill.observe.judge import Judged, Past, Verdict, judge
 from gristmill.observe.measure import LOOKS_BACK, Count
+from gristmill.observe.yields import MAIN_PATH
 from gristmill.params import ObserveParams
 from gristmill.release import svg
 
@@ -30,11 +31,17 @@ tr.none td:first-child{border-left:4px solid #c8d0d9}
 NEAR = 0.25  # of the way to the edge of its band: shown in another colour
 
 
+def ordered(data: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+    """A report's stages in the order in which a document meets them: canonical JSON keeps them by name."""
+    place = {stage: n for n, stage in enumerate((*MAIN_PATH, END_TO_END))}
+    return sorted(data["stages"].items(), key=lambda item: place.get(item[0], len(place)))
+
+
 def judged(data: Mapping[str, Any], reports: Sequence[Report], params: ObserveParams) -> dict[str, Judged]:
     """Every stage of a report, judged as the checks judge it."""
     table = bands(params)
     out = {}
-    for stage, held in data["stages"].items():
+    for stage, held in ordered(data):
         past: list[Past] = []
         for report in reports:
             before, earlier = report.data["stages"].get(stage), report.past(stage)
@@ -61,7 +68,7 @@ def page(data: Mapping[str, Any], reports: Sequence[Report], params: ObservePara
 def _sections(data: Mapping[str, Any], reports: Sequence[Report], verdicts: Mapping[str, Judged]) -> Iterable[str]:
     yield "<h2>Funnel</h2>" + _funnel(data, reports, verdicts)
     bars = [(s, sum(c[0] for c in held["buckets"].values()), sum(c[1] for c in held["buckets"].values()))
-            for s, held in data["stages"].items() if s != END_TO_END]
+            for s, held in ordered(data) if s != END_TO_END]
     yield svg.funnel(bars, "Documents in and kept, by stage")
     yield _totals(data)
     yield "<h2>Tokens by source and language</h2>" + _html(("source", "language", "documents", "tokens"), [
@@ -137,7 +144,7 @@ def interval(verdict: Verdict) -> str:
 def removals(data: Mapping[str, Any]) -> list[tuple[str, str, int, str]]:
     """(stage, reason, documents, share of what came in), largest first within a stage."""
     out = []
-    for stage, held in data["stages"].items():
+    for stage, held in ordered(data):
         came = sum(c[0] for c in held["buckets"].values())
         out += [(stage, reason, n, percent(n / came if came else None))
                 for reason, n in sorted(held["reasons"].items(), key=lambda i: (-i[1], i[0]))]
@@ -209,7 +216,7 @@ def metadata(data: Mapping[str, Any], reports: Sequence[Report], verdicts: Mappi
     mark = {"out": "OUT ", "near": "near ", "in": "", "none": ""}
     rows = [[mark[r["colour"]] + r["cells"][0], *r["cells"][1:]] for r in funnel_rows(data, reports, verdicts)]
     bars = [(s, sum(c[0] for c in held["buckets"].values()), sum(c[1] for c in held["buckets"].values()))
-            for s, held in data["stages"].items() if s != END_TO_END]
+            for s, held in ordered(data) if s != END_TO_END]
     tokens = sorted(((s, lang, d, t) for s, langs in data["tokens"].items() for lang, (d, t) in langs.items()),
                     key=lambda r: (-r[3], r))[:50]
     out = {

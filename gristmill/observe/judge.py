@@ -156,7 +156,7 @@ def _buckets(now: Mapping[int, Count], past: Sequence[Past], band: Band, min_doc
     return out
 
 
-LARGE_HOSTS = 3.0  # errors of hosts that move as one: what the largest hosts of a bucket may do by themselves
+LARGE_HOSTS = 4.0  # errors of hosts that move as one: what the largest hosts of a bucket may do by themselves
 SEEN = 2.0  # times the largest deviation seen is still ordinary
 
 

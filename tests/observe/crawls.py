@@ -63,8 +63,9 @@ class Web:
             else:
                 sums = [np.bincount(self.bucket, x, self.buckets) for x in sides]
                 # An observer knows how many records each host had, not how many of them came to a later stage.
-                clump = np.bincount(self.bucket, fetched.astype(float) ** 2, self.buckets) / np.maximum(
-                    np.bincount(self.bucket, fetched, self.buckets) ** 2, 1) * sums[0]
+                records = np.maximum(np.bincount(self.bucket, fetched, self.buckets), 1)
+                clump = np.bincount(self.bucket, fetched.astype(float) ** 2, self.buckets) / records
+                clump = np.minimum(clump * (sums[0] / records) ** 0.5, sums[0])
             out[stage] = {b: Count(*(int(s[b]) for s in sums), clump=max(float(clump[b]), 1.0))
                           for b in range(self.buckets)}
             pages = kept
