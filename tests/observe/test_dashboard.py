@@ -90,5 +90,5 @@ def test_markdown_cells_cannot_break_out():
 def test_stages_stand_in_the_order_of_the_funnel_however_the_report_was_stored():
     data = report()
     cells = data["stages"]["language"]
-    data["stages"] = {name: cells for name in ("end_to_end", "exact", "language", "text")}  # by name, as JSON keeps them
+    data["stages"] = dict.fromkeys(("end_to_end", "exact", "language", "text"), cells)  # by name, as JSON keeps them
     assert list(dashboard.judged(data, [], ObserveParams())) == ["text", "language", "exact", "end_to_end"]
