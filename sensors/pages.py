@@ -28,7 +28,7 @@ from gristmill.observe.paging.problem import Passed, Problem, check_subject, cli
 from gristmill.store import Store
 from resources.places import Places
 
-TICK_S = 15
+TICK_S = 10
 LOOK_BACK_S = 600.0  # of the first look; what is read twice is told once
 OVERLAP_S = 60.0  # runs updated this long before the last look are read on: clocks and commits are not exact
 BATCH = 2000  # events read at a time
@@ -182,7 +182,7 @@ def tell(instance: dg.DagsterInstance, ledger: Ledger, cursor: str | None) -> tu
 
 
 def pages_sensor(paging: Paging) -> dg.SensorDefinition:
-    """Look every quarter of a minute. On from the start: who names targets in the site's configuration wants pages."""
+    """Look every ten seconds. On from the start: who names targets in the site's configuration wants pages."""
 
     @dg.sensor(name="pages", minimum_interval_seconds=TICK_S, default_status=dg.DefaultSensorStatus.RUNNING,
                description="Tells people of failed checks and failed runs, as site.paging says; tries again what could "

@@ -98,7 +98,7 @@ class Paging(BaseModel):
 
     targets: tuple[Target, ...] = Field(min_length=1)
     ui: str = "http://127.0.0.1:3000"  # what links begin with
-    group_seconds: float = Field(15, ge=0, le=45)  # how long a run's first problem waits for others of the run
+    group_seconds: float = Field(10, ge=0, le=45)  # how long a run's first problem waits for others of the run
     again_after_hours: float = Field(24, gt=0)  # a problem that goes on is told again then, and not before
     timeout_seconds: float = Field(10, gt=0, le=30)  # of one attempt
 
