@@ -4,7 +4,8 @@
 default: what is measured is (1) the LDNOOBW word list, (2) a linear head on the sentence encoder, trained on half of
 HateCheck's templates and judged on the other half, named ``hatecheck_head`` for what it has seen, and (3) beside them
 the peer alt-profanity-check where it is installed. HateCheck is short made-up sentences; a head trained on them is a
-demonstration, and its figures are an upper bound of what a real page would give.
+demonstration, and its figures are an upper bound of what a real page would give. The split keeps a template's targets
+together, not its misspelt forms: figures of ``spell_*`` are of sentences that were partly seen in another spelling.
 """
 
 import argparse
