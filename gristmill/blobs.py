@@ -26,7 +26,7 @@ from gristmill.observe import profile_meter as meter
 TMP_PREFIX = ".tmp-"
 CREATE_TRIES = 3
 READ_AHEAD = 256 << 10  # bytes of a ranged read; a Parquet footer fits in one
-_REFUSALS = ("status 403", "AccessDenied", "SignatureDoesNotMatch", "InvalidAccessKeyId")  # some come as plain errors
+_REFUSALS = ("403 Forbidden", "AccessDenied", "SignatureDoesNotMatch", "InvalidAccessKeyId")  # some are plain errors
 
 
 class Child(NamedTuple):
@@ -247,7 +247,7 @@ class S3Blobs:
         except (PermissionDeniedError, UnauthenticatedError) as error:
             raise AccessRefusedError(f"{self.root}/{path}: access is refused: check the credentials") from error
         except BaseError as error:
-            text = str(error)
+            text = str(error).partition("Debug source")[0].strip()  # what follows is a dump of the client's own types
             if any(word in text for word in _REFUSALS):
                 raise AccessRefusedError(f"{self.root}/{path}: access is refused: check the credentials") from error
             raise StoreError(f"the object store failed on {self.root}/{path} after retries: {text[:400]}") from error
@@ -343,7 +343,8 @@ class S3Blobs:
 
 def retry() -> Any:
     """How long an object store may be away before a call fails: a server's restart is waited for."""
-    return {"max_retries": 12, "retry_timeout": timedelta(minutes=2),
+    # The time decides, not the number: a refused connection fails at once, and pauses are drawn at random.
+    return {"max_retries": 1000, "retry_timeout": timedelta(minutes=2),
             "backoff": {"init_backoff": timedelta(milliseconds=100), "max_backoff": timedelta(seconds=10), "base": 2.0}}
 
 
