@@ -25,8 +25,11 @@ $(VENV)/dev.done: requirements/dev.txt $(VENV)/pipeline.done
 demo: $(VENV)/pipeline.done
 	@$(BIN)/gristmill demo
 
+# Tests run side by side, a file a process (tests/conftest.py says what stays together).
+BESIDE := -n auto --maxprocesses 4 --dist loadgroup
+
 test: $(VENV)/dev.done
-	@$(BIN)/python -m pytest -m "not slow and not browser" $(ARGS)
+	@$(BIN)/python -m pytest -m "not slow and not browser" $(BESIDE) $(ARGS)
 
 test-all: $(VENV)/dev.done
 	@$(BIN)/python -m pytest $(ARGS)

@@ -18,6 +18,17 @@ settings.register_profile("house", deadline=None)
 settings.load_profile("house")
 
 
+# Folders whose tests share something that takes long to make: one test process has it, and runs all of them.
+TOGETHER = ("checks", "end_to_end", "plan", "release", "services")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What runs in one process when tests run side by side (``--dist loadgroup``): a file, or such a folder."""
+    for item in items:
+        unit = item.path.parent if item.path.parent.name in TOGETHER else item.path
+        item.add_marker(pytest.mark.xdist_group(unit.relative_to(ROOT).as_posix()))
+
+
 @pytest.fixture(scope="session")
 def shared() -> Path:
     """The real test data, where it is."""
