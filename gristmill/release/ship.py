@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gristmill.errors import ManifestError
 from gristmill.fingerprint import canonical_json, digest
-from gristmill.release.standing import read_manifest, shard_paths
+from gristmill.release.standing import read_manifest, register, shard_paths
 from gristmill.store import Store
 
 SUFFIXES = (".bin", ".idx", ".docs", ".meta")
@@ -34,7 +34,8 @@ def ship(
     """Copy a version's shards and manifest to another store.
 
     Shards are named by their content, so one that is there with the right size is not copied. The manifest goes last:
-    whoever sees it there can read all of it. The copy is noted in the source's registry, since a purge must reach it.
+    whoever sees it there can read all of it, and ``retain`` there counts it among the versions. The copy is noted in
+    the source's registry, since a purge must reach it.
 
     Args:
         target: another store, local or S3.
@@ -64,21 +65,24 @@ def ship(
                 target.blobs.put(path + suffix, store.blobs.get(path + suffix))
         copied += lacking
     base = f"manifests/{version}"
-    for name in ("selection.parquet", "statistics.json", "to_tokenise.json", "report.html", "manifest.json"):
-        size = store.blobs.size(f"{base}/{name}")
+    beside = [f"{base}/{n}" for n in ("selection.parquet", "statistics.json", "to_tokenise.json", "report.html")]
+    beside += sorted(path for path, _ in store.blobs.list(f"{base}/excluded"))
+    for path in (*beside, f"{base}/manifest.json"):
+        size = store.blobs.size(path)
         if size is None:
             continue
         bytes_named += size
-        data = store.blobs.get(f"{base}/{name}")
+        data = store.blobs.get(path)
         try:
-            same = target.blobs.get(f"{base}/{name}") == data
+            same = target.blobs.get(path) == data
         except FileNotFoundError:
             same = False
         if not same:
             bytes_copied += size
             if not dry_run:
-                target.blobs.put(f"{base}/{name}", data)
+                target.blobs.put(path, data)
     if not dry_run:
+        register(target, version)
         note = {"version": version, "manifest": found, "target": target.root}
         store.blobs.put(f"{SHIPPED}/{digest(note)[:24]}.json", canonical_json(note))
     return Shipped(named, copied, bytes_named, bytes_copied)

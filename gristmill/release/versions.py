@@ -34,7 +34,7 @@ def verify(store: Store, version: str, *, deep: bool = False, expected_hash: str
     gone = tombstones.purged(store)
     for name in ("selection", "statistics", "reelected"):
         entry = manifest.get(name)
-        if entry is None:
+        if entry is None or "path" not in entry:  # an earlier release wrote no such file
             continue
         try:
             found = hashlib.sha256(store.blobs.get(entry["path"])).hexdigest()
@@ -152,9 +152,15 @@ def to_tokenise(store: Store, version: str) -> list[dict[str, Any]]:
 
     Returns:
         rows of crawl, host_bucket, doc_id, record_id, instead_of (hex ids) and rule: ``manifests/V/to_tokenise.json``.
+
+    Raises:
+        ManifestError: an earlier release built the version, and did not list them.
     """
     manifest, _ = read_manifest(store, version)
-    found: list[dict[str, Any]] = json.loads(store.blobs.get(manifest["reelected"]["path"]))
+    path = manifest.get("reelected", {}).get("path")
+    if path is None:
+        raise ManifestError(f"version {version} was built by an earlier release, which listed none: build it anew")
+    found: list[dict[str, Any]] = json.loads(store.blobs.get(path))
     return found
 
 
@@ -187,8 +193,10 @@ def retain(store: Store, keep: int, *, plan: Plan | None = None, dry_run: bool =
         raise ManifestError("retain at least one version")
     standing = [v for v in versions(store) if store.blobs.size(f"manifests/{v}/manifest.json") is not None]
     kept, dropped = standing[-keep:], standing[:-keep]
+    # One that was copied here by hand has no place in the order: it stays, and what it names.
+    by_hand = {p.split("/")[1] for p, _ in store.blobs.list("manifests") if p.endswith("/manifest.json")} - {*standing}
     named: set[str] = set()
-    for version in kept:
+    for version in (*kept, *sorted(by_hand)):
         named |= set(shard_paths(read_manifest(store, version)[0]).values())
     if plan is not None:
         for crawl in Registry(store).crawls():

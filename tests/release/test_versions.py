@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from gristmill.errors import ManifestError
+from gristmill.fingerprint import canonical_json
 from gristmill.mixture import recipe as recipes
 from gristmill.partition import is_current
 from gristmill.release.manifest import build_manifest
@@ -11,7 +12,7 @@ from gristmill.release.purge import purge
 from gristmill.release.ship import ship
 from gristmill.release.standing import next_name, read_manifest, registered, shard_paths
 from gristmill.release.tombstones import classify, entries, forget, host_covered, normal, read
-from gristmill.release.versions import diff, retain, verify
+from gristmill.release.versions import diff, retain, to_tokenise, verify
 from gristmill.release.whereabouts import Finder
 from gristmill.store import Store
 from gristmill.tokens.stages import load_pinned
@@ -51,6 +52,15 @@ def test_verify_names_every_kind_of_damage(world):
     assert len(deep) == 3
     local(built.manifest["selection"]["path"]).unlink()
     assert any("selection.parquet is missing" in p for p in verify(world.store, "v1"))
+
+
+def test_a_version_of_an_earlier_release_is_verified_by_what_it_has(world):
+    built = build(world)
+    old = {**built.manifest, "reelected": {"documents": 0, "sha256": "0" * 64}}
+    world.store.blobs.put(built.path, canonical_json(old))
+    assert verify(world.store, "v1", deep=True) == []
+    with pytest.raises(ManifestError, match="earlier release"):
+        to_tokenise(world.store, "v1")
 
 
 def test_a_manifest_that_is_not_one_is_refused(world):
@@ -124,6 +134,31 @@ def test_ship_copies_only_what_the_target_lacks(world, tmp_path):
     assert delta.shards_copied == 0, "a new threshold names the same shards"
     assert 0 < delta.bytes_copied < first.bytes_copied
     assert delta.cost(20.0) == pytest.approx(delta.bytes_copied * 20e-12)
+
+
+def test_what_is_beside_a_manifest_is_shipped_with_it(world, tmp_path):
+    build(world)
+    target = Store(tmp_path / "other")
+    ship(world.store, "v1", target)
+    here, there = (dict(x.blobs.list("manifests/v1")) for x in (world.store, target))
+    assert there == here
+    assert sum("/excluded/" in path for path in there) == len(world.docs) * world.plan.buckets
+
+
+def test_retain_where_versions_were_shipped_keeps_what_they_name(world, tmp_path):
+    target = Store(tmp_path / "other")
+    for version, seed in (("v1", 5), ("v2", 6), ("v3", 7)):
+        build(world, version, seed=seed)
+        ship(world.store, version, target)
+        ship(world.store, version, target)
+    assert registered(target) == ["v1", "v2", "v3"]
+    done = retain(target, 2)
+    assert (done.kept, done.dropped, done.shards_deleted) == (("v2", "v3"), ("v1",), 0)
+    assert verify(target, "v3", deep=True) == []
+    for path, _ in list(target.blobs.list("registry/versions")):  # as a copy made by hand is: in no order
+        target.blobs.delete(path)
+    assert retain(target, 1).shards_deleted == 0
+    assert verify(target, "v2", deep=True) == verify(target, "v3", deep=True) == []
 
 
 def test_ship_stops_before_anything_is_visible_when_a_shard_is_missing(world, tmp_path):
