@@ -159,7 +159,8 @@ def _story(finder: Finder, params: PipelineParams, crawl: str, bucket: int, raw:
         return _pending(found, "text")
     doc_id = text[0]["doc_id"]
     found.doc_id = doc_id.hex()
-    found.steps.append(("text", f"{text[0]['n_chars']:,} characters by {text[0]['extractor']}"))
+    named = f", the supplier's {text[0]['source_id']}" if text[0].get("source_id") else ""
+    found.steps.append(("text", f"{text[0]['n_chars']:,} characters by {text[0]['extractor']}{named}"))
     language = finder.rows("language", crawl, bucket, "record_id", record)
     if language:
         row = language[0]

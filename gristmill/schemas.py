@@ -122,6 +122,14 @@ TEXT = _schema(
     n_bytes=(pa.int64(), "UTF-8 bytes"),
 )
 
+# Role "origins" of text, where a supplier says so of any document of the bucket; sorted by record_id.
+ORIGINS = _schema(
+    record_id=_RECORD,
+    derived_from=(ID, "parent document of synthetic text"),
+    generator_model_id=(pa.string(), "for synthetic text"),
+    prompt_template_id=(pa.string(), "for synthetic text"),
+)
+
 QUARANTINE = _schema(
     crawl=_CRAWL,
     record_id=(ID, "null where no record could be read"),
@@ -395,7 +403,8 @@ CONTAMINATION_EXCERPTS = _schema(
 
 PII_SPAN = pa.struct([("start", pa.uint32()), ("end", pa.uint32()), ("kind", pa.string())])
 
-# Further columns: words_CATEGORY of every word list, toxicity_LABEL of the classifier.
+# Further columns: words_CATEGORY of every word list, toxicity_LABEL of the classifier; with ``ner`` kept_spans, like
+# pii_spans, of what a release leaves in place.
 SAFETY = _schema(
     crawl=_CRAWL,
     doc_id=_DOC,

@@ -17,7 +17,7 @@ from typing import Any
 import zstandard
 
 from gristmill import identity
-from gristmill.acquire import digests, http
+from gristmill.acquire import digests, http, origin
 from gristmill.acquire.heads import RawRecord
 
 DOCUMENT_TYPES = (b"response", b"resource", b"revisit")
@@ -148,8 +148,11 @@ class Ingest:
                 row["content_type"] = "text/html"
             if row["content_type"]:
                 tags.add("content_type_guessed")
+        said, readable = origin.carried(record.headers)
+        if not readable:
+            tags.add("origin_unreadable")
         row["tags"] = sorted(tags)
-        frame = self._compressor.compress(self._render(uri, kind, row, message, stored, stored is body))
+        frame = self._compressor.compress(self._render(uri, kind, row, message, stored, stored is body, said))
         return Document(row, frame, len(stored))
 
     @staticmethod
@@ -208,7 +211,7 @@ class Ingest:
 
     @staticmethod
     def _render(uri: bytes, kind: bytes, row: dict[str, Any], message: http.Message | None, stored: bytes,
-                stored_is_body: bool) -> bytes:
+                stored_is_body: bool, said: bytes) -> bytes:
         if message is None:
             head = b""
             content_type = (row["content_type"] or "application/octet-stream").encode("latin-1", "replace")
@@ -223,7 +226,7 @@ class Ingest:
         return b"".join([
             b"WARC/1.1\r\nWARC-Type: ", kind, b"\r\nWARC-Record-ID: <urn:gristmill:", row["record_id"].hex().encode(),
             b">\r\nWARC-Date: ", identity.iso_seconds(row["fetch_ts"]).encode(), b"\r\nWARC-Target-URI: ",
-            uri.replace(b"\r", b"%0D").replace(b"\n", b"%0A"), b"\r\n", extra,
+            uri.replace(b"\r", b"%0D").replace(b"\n", b"%0A"), b"\r\n", extra, said,
             b"WARC-Payload-Digest: sha1:", base64.b32encode(sha1), b"\r\nContent-Type: ", content_type,
             b"\r\nContent-Length: %d\r\n\r\n" % (len(head) + len(stored)), head, stored, b"\r\n\r\n",
         ])

@@ -175,6 +175,27 @@ def _delivery(landing: Blobs, crawl: str) -> Listing:
     )
 
 
+def say_source(landing_root: str | Path, name: str, tier: str | None, license_id: str | None) -> None:
+    """Write a crawl's ``source.yaml``, before the crawl lands; written again it must say the same.
+
+    Raises:
+        LandingError: no such tier, or the crawl has landed as something else.
+    """
+    if not NAME.match(name):
+        raise LandingError(f"{name!r} cannot name a crawl: letters, digits, dot, dash and underscore, at most 100")
+    if tier is not None and tier not in TIERS:
+        raise LandingError(f"tier {tier!r} is none of {', '.join(TIERS)}")
+    path = f"crawl-data/{name}/source.yaml"
+    said = {k: v for k, v in (("tier", tier), ("license", license_id)) if v is not None}
+    data = yaml.safe_dump(said).encode()
+    landing = open_blobs(landing_root)
+    try:
+        landing.create(path, data)
+    except FileExistsError as error:
+        if landing.get(path) != data:
+            raise LandingError(f"{name} has landed already as {landing.get(path).decode()!r}") from error
+
+
 def _source(landing: Blobs, folder: str, tier: str) -> tuple[str, str | None]:
     """(tier, licence) of ``source.yaml``, where there is one."""
     try:

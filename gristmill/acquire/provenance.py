@@ -16,7 +16,7 @@ INDEX_COLUMNS = ["record_id", "url", "url_hash", "host", "host_id", "fetch_ts", 
 
 
 def provenance(index: pa.Table, text: pa.Table, language: pa.Table, crawl: str, rules: robots.Registry,
-               agent: str) -> pa.Table:
+               agent: str, said: pa.Table) -> pa.Table:
     """PROVENANCE: one row a record of ``text``, sorted by record_id.
 
     Args:
@@ -26,6 +26,7 @@ def provenance(index: pa.Table, text: pa.Table, language: pa.Table, crawl: str, 
         crawl: this crawl.
         rules: versions of robots.txt fetched in it.
         agent: who fetched.
+        said: ORIGINS of those texts of which a supplier says anything.
 
     Raises:
         DamagedPartitionError: when a text has no record in the index.
@@ -38,13 +39,13 @@ def provenance(index: pa.Table, text: pa.Table, language: pa.Table, crawl: str, 
     columns["robots_state"] = pa.array(
         robots.states(columns["url"].to_pylist(), columns["fetch_ts"].to_pylist(), rules, agent), pa.string()
     )
-    said = _positions(text["record_id"], language["record_id"])
+    judged = _positions(text["record_id"], language["record_id"])
+    told = _positions(text["record_id"], said["record_id"])
     n = text.num_rows
     columns |= {
         "crawl": pa.array([crawl] * n, pa.string()), "record_id": text["record_id"], "doc_id": text["doc_id"],
-        "lang": language["lang"].take(said), "lang_conf": language["lang_conf"].take(said),
-        "derived_from": pa.nulls(n, schemas.ID), "generator_model_id": pa.nulls(n, pa.string()),
-        "prompt_template_id": pa.nulls(n, pa.string()),
+        "lang": language["lang"].take(judged), "lang_conf": language["lang_conf"].take(judged),
+        **{name: said[name].take(told) for name in schemas.ORIGINS.names if name != "record_id"},
     }
     return pa.table({name: columns[name] for name in schemas.PROVENANCE.names})
 

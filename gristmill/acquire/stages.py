@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from gristmill import schemas, shuffle
 from gristmill.acquire import gather as gathering
-from gristmill.acquire import holdout, hosts, landing, records, recrawl, robots, slices
+from gristmill.acquire import holdout, hosts, landing, origin, records, recrawl, robots, slices
 from gristmill.acquire import provenance as origins
 from gristmill.blobs import Blobs, open_blobs
 from gristmill.errors import HoldoutError, LandingError
@@ -205,6 +205,7 @@ def provenance(part: Partition) -> None:
         part.read("raw_warc", origins.INDEX_COLUMNS), part.read("text", ["record_id", "doc_id"]),
         part.read("language", ["record_id", "lang", "lang_conf"]), part.crawl,
         robots.from_table(part.read("unique_records", role="robots")), part.plan.params.unique.robots_agent,
+        origin.table(part),
     )
     part.write(table, schemas.PROVENANCE)
     evidence = hosts.text_hosts(table, part.crawl, part.plan.params.unique)

@@ -147,13 +147,15 @@ def _import(commands: Any) -> None:
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE.jsonl.zst")
     parser.add_argument("--as", dest="name", required=True, metavar="NAME")
     parser.add_argument("--landing", metavar="PLACE", help="default: the site's")
+    parser.add_argument("--tier", help="of all its documents: licensed, code, academic, synthetic (default: own_crawl)")
+    parser.add_argument("--license", metavar="ID", help="of all its documents")
     add_pipeline(parser)
 
     def call(args: argparse.Namespace) -> int:
         from gristmill.interchange.importing import import_jsonl
 
         landing = args.landing or pipeline_of(args).site.landing
-        done = import_jsonl(args.files, args.name, landing)
+        done = import_jsonl(args.files, args.name, landing, tier=args.tier, license_id=args.license)
         for bad in done.bad:
             print(f"not read: {bad}")
         print(f"{args.name}: {done.documents} documents landed, {len(done.bad)} lines could not be read")

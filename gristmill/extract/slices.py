@@ -8,11 +8,12 @@ import gc
 import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from gristmill.acquire.records import RawWarc
+from gristmill.acquire import origin
+from gristmill.acquire.records import RawWarc, split_frame
 from gristmill.blobs import LocalBlobs
 from gristmill.errors import DamagedPartitionError
 from gristmill.extract import document
@@ -98,9 +99,12 @@ def handler(setup: Setup) -> Callable[[Record], document.Outcome]:
     warm_up(setup.params)
 
     def work(record: Record) -> document.Outcome:
-        return document.extract(
-            warc.payload(record.offset, record.length), url=record.url, content_type=record.content_type,
+        head, _, payload = split_frame(warc.record(warc.frames(record.offset, record.length)))
+        outcome = document.extract(
+            payload, url=record.url, content_type=record.content_type,
             header_charset=record.charset, params=setup.params, tags=record.tags,
         )
+        said = origin.read(head)
+        return replace(outcome, origin=said) if said else outcome
 
     return work

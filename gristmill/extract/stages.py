@@ -6,6 +6,7 @@ Belongs here: bodies called with a ``Partition``. Does not belong here: extracti
 
 import json
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -122,7 +123,7 @@ def _write_text(part: Partition, rows: list[dict[str, Any]], outcomes: list[Outc
         "crawl": pa.array([r["crawl"] for r, _ in good], pa.string()),
         "record_id": pa.array([r["record_id"] for r, _ in good], schemas.ID),
         "doc_id": doc_ids(texts),
-        "source_id": pa.nulls(len(good), pa.string()),
+        "source_id": pa.array([(o.origin or {}).get("source_id") for _, o in good], pa.string()),
         "url": pa.array([r["url"] for r, _ in good], pa.string()),
         "fetch_ts": pa.array([r["fetch_ts"] for r, _ in good], schemas.TS),
         "text": texts,
@@ -133,9 +134,19 @@ def _write_text(part: Partition, rows: list[dict[str, Any]], outcomes: list[Outc
         "n_bytes": n_bytes,
     })
     part.write(table)
+    said = [_origin(r["record_id"], o.origin) for r, o in good if o.origin and o.origin.keys() - {"source_id"}]
+    if said:
+        part.write(schemas.from_rows(said, schemas.ORIGINS), schemas.ORIGINS, role="origins")
     part.write(schemas.from_rows(aside, schemas.QUARANTINE), schemas.QUARANTINE, role="quarantine")
     part.report(docs_in=len(rows), docs_out=len(good), bytes_in=bytes_in, bytes_out=pc.sum(n_bytes).as_py() or 0,
                 reasons=reasons, engines=dict(sorted(engines.items())))
+
+
+def _origin(record_id: bytes, said: Mapping[str, str]) -> dict[str, Any]:
+    """A row of ORIGINS."""
+    parent = said.get("derived_from")
+    return {"record_id": record_id, "derived_from": bytes.fromhex(parent) if parent else None,
+            "generator_model_id": said.get("generator_model_id"), "prompt_template_id": said.get("prompt_template_id")}
 
 
 def quarantined(row: dict[str, Any], stage: str, reason: str, detail: str) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from gristmill.acquire import origin
 from gristmill.funnel import BY_NAME, Plan
 from gristmill.interchange import jsonl, megatron
 from gristmill.params import SiteConfig
@@ -24,6 +25,7 @@ from gristmill.tokens import shard
 from gristmill.tokens.release_text import release_text
 
 After = Literal["exact", "near"]
+_SAID = tuple(origin.FIELDS)  # what a supplier says goes out as it came in; ``source_id`` first
 
 
 def documents(
@@ -50,8 +52,9 @@ def documents(
     for bucket in range(plan.buckets):
         part = Partition(store, plan, BY_NAME["tokens"], crawl, bucket, site)
         docs = with_language(part, chosen(part, after=after, cleaned=False))
-        text = part.read("text", ["record_id", "extract_meta", "url", "fetch_ts"])
-        docs = _with(docs, text, "record_id", ("extract_meta", "url", "fetch_ts"))
+        beside = ("extract_meta", "url", "fetch_ts", "source_id")
+        docs = _with(docs, part.read("text", ["record_id", *beside]), "record_id", beside)
+        docs = _with(docs, origin.table(part), "record_id", _SAID[1:])
         if released:
             docs = _with(docs, part.read("lines", ["doc_id", "removed"]), "doc_id", ("removed",))
             docs = _with(docs, part.read("safety", ["doc_id", "pii_spans"]), "doc_id", ("pii_spans",))
@@ -78,6 +81,7 @@ def _document(row: dict[str, Any], bucket: int, released: bool) -> jsonl.Documen
         provenance_ref=f"{row['crawl']}/{bucket:04d}/{row['record_id'].hex()}",
         extract_meta=json.loads(row["extract_meta"] or "{}"), url=row["url"],
         fetch_ts=row["fetch_ts"].isoformat() if row["fetch_ts"] else None,
+        other={n: row[n].hex() if n == "derived_from" else row[n] for n in _SAID if row[n] is not None},
     )  # fmt: skip
 
 

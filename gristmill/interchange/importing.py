@@ -15,8 +15,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from urllib.parse import quote
 
-from gristmill.acquire.landing import land
-from gristmill.interchange.jsonl import BadLine, Document, read
+from gristmill.acquire import origin
+from gristmill.acquire.landing import land, say_source
+from gristmill.interchange.jsonl import BadLine, Document, InterchangeError, read
 
 FILE_DOCS = 20_000  # documents a WARC file: under 100 MB of ordinary pages
 UNDATED = "1970-01-01T00:00:00Z"  # a fetch whose time nobody kept; first in every order
@@ -31,7 +32,8 @@ class Imported:
     bad: list[BadLine] = field(default_factory=list)
 
 
-def import_jsonl(files: Iterable[str | Path], name: str, landing: str | Path) -> Imported:
+def import_jsonl(files: Iterable[str | Path], name: str, landing: str | Path, *, tier: str | None = None,
+                 license_id: str | None = None) -> Imported:
     """Land documents of JSON-lines files as the crawl ``name``.
 
     A text keeps its bytes, so its doc_id is the one it had where it came from us. Lines that cannot be read are listed,
@@ -41,9 +43,10 @@ def import_jsonl(files: Iterable[str | Path], name: str, landing: str | Path) ->
         files: ``.jsonl``, ``.jsonl.gz`` or ``.jsonl.zst``, in any of the shapes that ``jsonl.from_line`` knows.
         name: of the crawl.
         landing: the landing area, a folder or ``s3://``.
+        tier, license_id: of all its documents, for the ``source.yaml`` beside the listing; by default an own crawl's.
 
     Raises:
-        InterchangeError: a file is missing or cut short.
+        InterchangeError: a file is missing or cut short, or a document's ``derived_from`` is no doc_id.
         LandingError: the name cannot be a crawl's, or stands with other content.
     """
     out = Imported()
@@ -58,6 +61,8 @@ def import_jsonl(files: Iterable[str | Path], name: str, landing: str | Path) ->
                 batch = []
         if batch or not warcs:
             warcs.append(_write(Path(folder), name, len(warcs), batch))
+        if tier or license_id:
+            say_source(landing, name, tier, license_id)
         out.files = land(warcs, name, landing)
     return out
 
@@ -69,7 +74,14 @@ def _write(folder: Path, name: str, number: int, members: list[bytes]) -> Path:
 
 
 def member(doc: Document) -> bytes:
-    """One document as a gzip member that holds one WARC record; the same document gives the same bytes."""
+    """One document as a gzip member that holds one WARC record; the same document gives the same bytes.
+
+    Its id goes along as ``source_id``, and ``derived_from`` (a doc_id of ours), ``generator_model_id`` and
+    ``prompt_template_id`` where the line has them.
+
+    Raises:
+        InterchangeError: ``derived_from`` names no document.
+    """
     body = doc.text.encode("utf-8")
     url = doc.url or f"urn:gristmill:{quote(doc.doc_id, safe='')}"
     sha1 = b32encode(hashlib.sha1(body).digest()).decode("ascii")
@@ -82,9 +94,14 @@ def member(doc: Document) -> bytes:
         f"WARC-Target-URI: {url}\r\n"
         f"WARC-Payload-Digest: sha1:{sha1}\r\n"
         "Content-Type: text/plain; charset=utf-8\r\n"
-        f"Content-Length: {len(body)}\r\n\r\n"
     )
-    return gzip.compress(head.encode("utf-8") + body + b"\r\n\r\n", compresslevel=6, mtime=0)
+    said = {**doc.other, "source_id": doc.other.get("source_id") or doc.doc_id}
+    try:
+        fields = origin.lines(said)
+    except ValueError as error:
+        raise InterchangeError(f"document {doc.doc_id}: {error}") from error
+    length = f"Content-Length: {len(body)}\r\n\r\n".encode("ascii")
+    return gzip.compress(head.encode("utf-8") + fields + length + body + b"\r\n\r\n", compresslevel=6, mtime=0)
 
 
 def _date(text: str | None) -> str:

@@ -41,10 +41,13 @@ def tables(n=40, seed=1):
 def test_each_text_has_its_own_record():
     index, text, language, kept = tables()
     rule = robots.Version("http://h.example", T0, 200, bytes(16), b"User-agent: *\nDisallow: /1")
-    found = origins.provenance(index, text, language, "C", robots.Registry([rule]), "CCBot")
+    said = pa.Table.from_pylist([{"record_id": kept[0].to_bytes(16, "big"), "derived_from": b"p" * 16,
+                                  "generator_model_id": "m"}], schema=schemas.ORIGINS)
+    found = origins.provenance(index, text, language, "C", robots.Registry([rule]), "CCBot", said)
     rows = schemas.check(found, schemas.PROVENANCE, "provenance").to_pylist()
     assert [int.from_bytes(r["record_id"], "big") for r in rows] == kept
     for r, k in zip(rows, kept, strict=True):
+        assert (r["derived_from"], r["generator_model_id"]) == ((b"p" * 16, "m") if k == kept[0] else (None, None))
         assert (r["url"], r["lang"], r["offset"]) == (f"http://h.example/{k}", f"l{k}", k * 10)
         assert r["doc_id"] == (k % 7).to_bytes(16, "big")
         assert r["license_id"] == ("L" if k % 2 else None)
@@ -54,7 +57,8 @@ def test_each_text_has_its_own_record():
 def test_a_text_without_a_record_is_damage():
     index, text, language, _ = tables()
     with pytest.raises(DamagedPartitionError, match="no record in raw_index"):
-        origins.provenance(index.slice(0, 3), text, language, "C", robots.Registry([]), "CCBot")
+        origins.provenance(index.slice(0, 3), text, language, "C", robots.Registry([]), "CCBot",
+                           schemas.empty(schemas.ORIGINS))
 
 
 def test_the_stage_on_an_empty_and_a_full_bucket(tmp_path):

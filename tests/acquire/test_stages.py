@@ -179,10 +179,10 @@ def test_a_file_mended_in_place_is_read_again_and_a_touched_one_changes_nothing_
     good = b"".join(gzip.compress(m, mtime=0) for m in pages(6))
     bad = bytearray(good)
     bad[-40] ^= 0xFF  # in the last member's compressed text
-    lay(world, "C", [("a.warc.gz", bytes(bad)), ("b.warc.gz", gzip.compress(pages(7)[6]))])
+    lay(world, "C", [("a.warc.gz", bytes(bad)), ("b.warc.gz", gzip.compress(pages(7)[6], mtime=0))])
     run(world, "C")
     assert index_of(world, "C").num_rows == 6, "one of seven is damaged"
-    lay(world, "C", [("a.warc.gz", good), ("b.warc.gz", gzip.compress(pages(7)[6]))])
+    lay(world, "C", [("a.warc.gz", good), ("b.warc.gz", gzip.compress(pages(7)[6], mtime=0))])
     computed = [(s.name, m.bucket) for s, m in run(world, "C") if m.computed]
     assert index_of(world, "C").num_rows == 7, "the mended file has the size of the damaged one"
     assert len([b for s, b in computed if s == "crawl_slices"]) == 1, "only the slice that reads it"

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from gristmill.errors import LandingError
 from gristmill.funnel import BY_NAME
 from gristmill.interchange import jsonl, megatron
 from gristmill.interchange.export import documents, export, export_megatron, tokens
@@ -8,8 +9,10 @@ from gristmill.interchange.importing import import_jsonl
 from gristmill.mixture import recipe as recipes
 from gristmill.registry import Registry
 from gristmill.release.manifest import build_manifest
-from gristmill.runner import run_stage
+from gristmill.runner import run_funnel, run_stage
+from gristmill.store import Key
 from gristmill.tokens.stages import load_pinned
+from tests.extract.crawl import Crawl
 from tests.release.world import Doc, World, many, some_text
 
 
@@ -102,3 +105,33 @@ def test_import_lands_a_crawl_that_intake_reads(tmp_path):
     assert "https://n1.org/1" in urls
     assert "urn:gristmill:id%200" in urls
     assert len(np.unique([d.text for d in docs])) == 20
+
+
+def test_the_suppliers_id_and_what_synthetic_text_was_made_from_go_through_the_funnel(tmp_path):
+    place = Crawl(tmp_path, {"https://a.example/": b"<p>one page</p>"})
+    said = {"derived_from": "ab" * 16, "generator_model_id": "writer 2 \u00e9", "prompt_template_id": "t/7"}
+    docs = [jsonl.Document(f"id {i} \u2603", some_text(i), other=said if i % 2 else {}) for i in range(12)]
+    files = jsonl.write(docs, tmp_path / "o", "x", "datatrove")
+    import_jsonl(files, "IMP", place.site.landing, tier="synthetic", license_id="CC0-1.0")
+    Registry(place.store).register("IMP")
+    wanted = ["landing", "crawl_slices", "raw_warc", "unique_records", "text", "language", "exact", "line_candidates",
+              "line_counts", "lines", "signatures", "band_buckets", "clusters", "near", "provenance"]
+    list(run_funnel(place.store, place.plan, place.site, "IMP", stages=wanted))
+    keys = [Key("provenance", place.plan.fingerprints["provenance"], "IMP", b) for b in range(place.plan.buckets)]
+    rows = [row for key in keys for row in place.store.read(key).to_pylist()]
+    assert {(r["source_tier"], r["license_id"]) for r in rows} == {("synthetic", "CC0-1.0")}
+    parents = sorted((r["derived_from"] or b"").hex() for r in rows)
+    assert parents == [""] * 6 + ["ab" * 16] * 6
+    assert {r["generator_model_id"] for r in rows} == {None, "writer 2 \u00e9"}
+    out = {d.text: d for d in documents(place.store, place.plan, place.site, "IMP", released=False)}
+    for doc in docs:
+        found = out[doc.text.strip()]
+        assert found.other == {"source_id": doc.doc_id, **doc.other}
+        assert found.doc_id != doc.doc_id, "our ids are ours"
+    with pytest.raises(LandingError, match="landed already as"):
+        import_jsonl(files, "IMP", place.site.landing, tier="code")
+    with pytest.raises(LandingError, match="none of own_crawl"):
+        import_jsonl(files, "IMP", place.site.landing, tier="books")
+    with pytest.raises(jsonl.InterchangeError, match="not a doc_id"):
+        import_jsonl(jsonl.write([jsonl.Document("1", "x", other={"derived_from": "my page"})], tmp_path / "p", "y"),
+                     "BAD", place.site.landing)
