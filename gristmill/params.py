@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, IPvAnyNetwork, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, IPvAnyNetwork, ValidationError, model_validator
 
 from gristmill.errors import ParameterError
 from gristmill.observe.paging.config import Paging
@@ -188,11 +188,33 @@ class HashListParams(Params):
     file: ModelRef
 
 
+class NerParams(Params):
+    """Names and addresses in prose, by a token classifier in ONNX (``gristmill/safety/ner.py``)."""
+
+    model: ModelRef = ModelRef(
+        name="rampart-ner", sha256="1c790052fc3208cb7345bf10671a0364c7497832f6ad1281b01ed5c95501f9e5"
+    )
+    kinds: tuple[Literal["address", "name"], ...] = ("address", "name")  # what is looked for and stored
+    scrub: tuple[Literal["address", "name"], ...] = ("address",)  # what a release replaces; names stay
+    threshold: float = Field(0.5, gt=0, lt=1)  # mean probability of a word's tokens
+    window: int = Field(128, ge=16, le=512)  # tokens: about as much as the model's own package reads at a time
+    overlap: int = Field(32, ge=0)  # tokens two windows share; each takes the half that is further from its own edge
+
+    @model_validator(mode="after")
+    def _fits(self) -> "NerParams":
+        if self.overlap * 2 > self.window:
+            raise ValueError(f"overlap {self.overlap} must be at most half of window {self.window}")
+        if not set(self.scrub) <= set(self.kinds):
+            raise ValueError(f"scrub {list(self.scrub)} must be among kinds {list(self.kinds)}")
+        return self
+
+
 class SafetyParams(Params):
     """PII, toxicity, spam, hard removal. Scores are stored; only hash lists say "never"."""
 
     private_ips: bool = False
     phone_countries: tuple[str, ...] | None = None  # national telephone formats without context; None: all known
+    ner: NerParams | None = None  # names and addresses: {} turns it on; it needs the extra embed and a model
     word_lists: tuple[WordListParams, ...] = ()  # none is packaged: a weak signal that the user brings
     toxicity: ModelRef | None = None  # a fastText model whose labels are categories (__label__NAME)
     # heads of an encoder, one a category, and the encoder they were trained on: columns toxicity_HEAD

@@ -16,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -71,17 +72,34 @@ def embed(texts: Sequence[str] | pa.Array | pa.ChunkedArray, model: EmbedderPara
         ParameterError: a GPU is asked for and there is none.
     """
     engine = open_engine(model, str(cache_dir), device, threads)
+    return rows(texts, engine, model.prefix, window)
+
+
+def rows(texts: Sequence[str] | pa.Array | pa.ChunkedArray, engine: Engine, prefix: str = "",
+         window: int = WINDOW) -> tuple[np.ndarray, EmbedStats]:
+    """One row a text of whatever the engine gives: a vector, or a classifier's logits.
+
+    Args:
+        texts: strings; an Arrow array is read window by window.
+        engine: an open model with one row a text.
+        prefix: before every text.
+        window: texts tokenised together.
+
+    Returns:
+        float32 [texts, width] in the order of the texts, and the stats.
+    """
     stats = EmbedStats(texts=len(texts), device=engine.device)
     out: np.ndarray | None = None
-    for start, ids in _ahead(texts, model.prefix, engine, window, stats):
+    for start, found in ahead(texts, engine, prefix, window, stats):
+        ids = [f.ids for f in found]
         began = time.perf_counter()
-        for rows in batches(ids, engine.batch_tokens):
-            vectors = engine.run(*padded([ids[r] for r in rows], engine.pad_id))
+        for batch in batches(ids, engine.batch_tokens):
+            values = engine.run(*padded([ids[r] for r in batch], engine.pad_id))
             if out is None:
-                out = np.empty((len(texts), vectors.shape[1]), np.float32)
-            out[start + np.array(rows)] = vectors
+                out = np.empty((len(texts), values.shape[1]), np.float32)
+            out[start + np.array(batch)] = values
             stats.batches += 1
-            stats.padded += len(rows) * len(ids[rows[-1]])
+            stats.padded += len(batch) * len(ids[batch[-1]])
         stats.tokens += sum(map(len, ids))
         stats.model_s += time.perf_counter() - began
     if out is None:  # no text: the model still says how wide a row is
@@ -90,20 +108,20 @@ def embed(texts: Sequence[str] | pa.Array | pa.ChunkedArray, model: EmbedderPara
     return out, stats
 
 
-def _ahead(texts: Sequence[str] | pa.Array | pa.ChunkedArray, prefix: str, engine: Engine, window: int,
-           stats: EmbedStats) -> Iterator[tuple[int, list[list[int]]]]:
-    """Token ids of each window, the next one being made while this one is used."""
+def ahead(texts: Sequence[str] | pa.Array | pa.ChunkedArray, engine: Engine, prefix: str, window: int,
+          stats: EmbedStats) -> Iterator[tuple[int, list[Any]]]:
+    """Encodings (of the library ``tokenizers``) of each window, the next one being made while this one is used."""
     lock = threading.Lock()  # one window at a time: the library itself spreads a batch over the cores
 
-    def tokenise(start: int) -> list[list[int]]:
+    def tokenise(start: int) -> list[Any]:
         piece = texts[start : start + window]
         strings = piece.to_pylist() if isinstance(piece, pa.Array | pa.ChunkedArray) else list(piece)
         with lock:
             began = time.perf_counter()
-            found = engine.tokenizer.encode_batch([prefix + (s or "") for s in strings])
+            found: list[Any] = engine.tokenizer.encode_batch([prefix + (s or "") for s in strings])
             stats.truncated += sum(bool(f.overflowing) for f in found)
             stats.tokenise_s += time.perf_counter() - began
-            return [f.ids for f in found]
+            return found
 
     starts = range(0, len(texts), window)
     with ThreadPoolExecutor(1) as thread:
@@ -124,18 +142,18 @@ def batches(ids: Sequence[Sequence[int]], most: int) -> list[list[int]]:
     order = sorted(range(len(ids)), key=lambda r: (len(ids[r]), ids[r], r))
     edges = [0]
     for at, row in enumerate(order):
-        rows = at - edges[-1] + 1
-        if rows > 1 and (rows > BATCH_ROWS or rows * len(ids[row]) > most):
+        n = at - edges[-1] + 1
+        if n > 1 and (n > BATCH_ROWS or n * len(ids[row]) > most):
             edges.append(at)
     return [order[a:b] for a, b in pairwise([*edges, len(order)])] if order else []
 
 
-def padded(rows: Sequence[Sequence[int]], pad_id: int) -> tuple[np.ndarray, np.ndarray]:
+def padded(tokens: Sequence[Sequence[int]], pad_id: int) -> tuple[np.ndarray, np.ndarray]:
     """int64 ids and mask [rows, longest]."""
-    width = max(1, *map(len, rows))
-    ids = np.full((len(rows), width), pad_id, np.int64)
-    mask = np.zeros((len(rows), width), np.int64)
-    for r, row in enumerate(rows):
+    width = max(1, *map(len, tokens))
+    ids = np.full((len(tokens), width), pad_id, np.int64)
+    mask = np.zeros((len(tokens), width), np.int64)
+    for r, row in enumerate(tokens):
         ids[r, : len(row)] = row
         mask[r, : len(row)] = 1
     return ids, mask

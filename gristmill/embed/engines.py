@@ -1,11 +1,12 @@
-"""What runs a sentence-embedding model: onnxruntime on an ``.onnx`` file, or torch on a sentence-transformers folder.
+"""What runs a transformer: onnxruntime on an ``.onnx`` file, or torch on a sentence-transformers folder.
 
-Belongs here: finding the pinned files, choosing the device, token ids in and normalised sentence vectors out. Does not
-belong here: batches and their order (``embedding.py``). onnxruntime, torch and sentence-transformers are imported when
-a model is opened, never before; the extra ``embed`` brings them.
+Belongs here: finding the pinned files, choosing the device, token ids in and normalised sentence vectors (or a model's
+own logits) out. Does not belong here: batches and their order (``embedding.py``). onnxruntime, torch and
+sentence-transformers are imported when a model is opened, never before; the extra ``embed`` brings them.
 """
 
 import importlib
+import json
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ import numpy as np
 
 from gristmill.errors import ModelError, ParameterError
 from gristmill.models import resolve
-from gristmill.params import EmbedderParams
+from gristmill.params import EmbedderParams, ModelRef
 
 Device = Literal["cpu", "gpu", "auto"]
 Run = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -33,7 +34,8 @@ class Engine:
 
     Attributes:
         tokenizer: of the library ``tokenizers``; cuts at ``max_tokens`` and pads nothing.
-        run: int64 ids and mask [rows, tokens] to float32 [rows, dim], each row of length 1.
+        run: int64 ids and mask [rows, tokens] to float32 [rows, dim], each row of length 1; of ``open_logits`` the
+            model's first output as it is.
         device: ``cpu`` or ``gpu``, as chosen.
         pad_id: what fills a row.
         batch_tokens: of a batch, padding included.
@@ -67,6 +69,52 @@ def open_engine(params: EmbedderParams, cache_dir: str, device: Device = "cpu", 
         run, chosen = _onnx(path, params, device, threads)
     tokenizer, pad_id = _tokenizer(params, path, cache_dir)
     return Engine(tokenizer, run, chosen, pad_id, BATCH_TOKENS[chosen])
+
+
+@lru_cache(maxsize=4)
+def open_logits(model: ModelRef, cache_dir: str, max_tokens: int, overlap: int | None = None, device: Device = "cpu",
+                threads: int = 1) -> tuple[Engine, Path]:
+    """Open a folder of a transformers classifier once a process: ``model.onnx`` and ``tokenizer.json``.
+
+    Args:
+        model: the pinned folder.
+        cache_dir: the model cache of the site.
+        max_tokens: of one row, special tokens included.
+        overlap: tokens that a window of a longer text shares with the one before; None: only the first window counts.
+        device, threads: as for ``open_engine``.
+
+    Returns:
+        The engine, and the folder, whose ``config.json`` names the labels.
+
+    Raises:
+        ModelError: the folder lacks a file, or the engine is not installed.
+        ParameterError: ``gpu`` is asked for and there is none.
+    """
+    folder = resolve(model, cache_dir)
+    found = sorted(folder.glob("*.onnx")) or sorted(folder.glob("onnx/*.onnx"))
+    if len(found) != 1 or not (folder / "tokenizer.json").is_file():
+        raise ModelError(f"{folder} must hold one .onnx file (it holds {len(found)}) and a tokenizer.json")
+    run, chosen = _session(found[0], model.name, device, threads)
+    tokenizer, pad_id = _open_tokenizer(folder / "tokenizer.json", max_tokens, overlap or 0)
+    return Engine(tokenizer, run, chosen, pad_id, BATCH_TOKENS[chosen]), folder
+
+
+def labels(folder: Path) -> list[str]:
+    """Names of a classifier's outputs, in order, as its ``config.json`` says; none without that file.
+
+    Raises:
+        ModelError: the file is not a transformers configuration.
+    """
+    file = folder / "config.json"
+    if not file.is_file():
+        return []
+    try:
+        named = {int(k): str(v) for k, v in json.loads(file.read_text(encoding="utf-8")).get("id2label", {}).items()}
+    except (ValueError, AttributeError) as error:
+        raise ModelError(f"{file} is not a transformers configuration: {error}") from error
+    if sorted(named) != list(range(len(named))):
+        raise ModelError(f"{file}: id2label must number the labels from 0")
+    return [named[i] for i in range(len(named))]
 
 
 def chosen_device() -> Device:
@@ -108,22 +156,38 @@ def require(module: str, why: str) -> Any:
 
 
 def _tokenizer(params: EmbedderParams, path: Path, cache_dir: str) -> tuple[Any, int]:
-    tokenizers = require("tokenizers", "a sentence-embedding model")
     if params.tokenizer is not None:
         file = resolve(params.tokenizer, cache_dir)
     elif (path / "tokenizer.json").is_file():
         file = path / "tokenizer.json"
     else:
         raise ModelError(f"{path} holds no tokenizer.json: pin one as `tokenizer`")
+    return _open_tokenizer(file, params.max_tokens)
+
+
+def _open_tokenizer(file: Path, max_tokens: int, overlap: int = 0) -> tuple[Any, int]:
+    """The tokenizer, cutting at ``max_tokens`` and padding nothing; and what its rows are to be padded with."""
+    tokenizers = require("tokenizers", "a transformer")
     tokenizer = tokenizers.Tokenizer.from_file(str(file))
     pad_id = (tokenizer.padding or {}).get("pad_id", 0)
     tokenizer.no_padding()
-    tokenizer.enable_truncation(params.max_tokens)
+    tokenizer.enable_truncation(max_tokens, stride=overlap)
     return tokenizer, int(pad_id)
 
 
 def _onnx(path: Path, params: EmbedderParams, device: Device, threads: int) -> tuple[Run, str]:
-    ort = require("onnxruntime", f"the model {params.model.name}")
+    raw, chosen = _session(path, params.model.name, device, threads)
+
+    def run(ids: np.ndarray, mask: np.ndarray) -> np.ndarray:
+        out = raw(ids, mask)
+        return normalised(pooled(out, mask, params.pooling) if out.ndim == 3 else out)
+
+    return run, chosen
+
+
+def _session(path: Path, name: str, device: Device, threads: int) -> tuple[Run, str]:
+    """The first output of an ``.onnx`` file for ids and mask, and the device it runs on."""
+    ort = require("onnxruntime", f"the model {name}")
     has_gpu = "CUDAExecutionProvider" in ort.get_available_providers()
     if device == "gpu" and not has_gpu:
         raise ParameterError("onnxruntime sees no GPU: install onnxruntime-gpu instead, or choose the device cpu")
@@ -140,8 +204,8 @@ def _onnx(path: Path, params: EmbedderParams, device: Device, threads: int) -> t
 
     def run(ids: np.ndarray, mask: np.ndarray) -> np.ndarray:
         feeds = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
-        out = session.run([output], {k: v for k, v in feeds.items() if k in names})[0]
-        return normalised(pooled(out, mask, params.pooling) if out.ndim == 3 else out)
+        found: np.ndarray = session.run([output], {k: v for k, v in feeds.items() if k in names})[0]
+        return found
 
     return run, "gpu" if gpu else "cpu"
 

@@ -110,7 +110,7 @@ def documents(
     safety = safety.append_column("n_pii", pc.list_value_length(spans).cast(pa.int32()))
     base = attach(base, heuristics, "doc_id", _free(base, heuristics, "heuristics"))
     base = attach(base, quality, "doc_id", _free(base, quality, "quality"))
-    return attach(base, safety, "doc_id", _free(base, safety, "safety", leave=frozenset({"pii_spans"})))
+    return attach(base, safety, "doc_id", _free(base, safety, "safety", leave=frozenset({"pii_spans", "kept_spans"})))
 
 
 def _semantic(base: pa.Table, semantic: pa.Table) -> pa.Table:

@@ -3,7 +3,7 @@
 Belongs here: the patterns (RE2, on bytes, so no input makes them slow and offsets are right in any script), and what
 decides between kinds that look alike. Does not belong here: check digits (``validators.py``), which regions are worth
 looking at (``candidates.py``), replacing spans by placeholders (``tokens/release_text.py``), and names and addresses in
-prose, which are kept by default.
+prose (``ner.py``).
 """
 
 from collections.abc import Callable, Iterable

@@ -5,6 +5,7 @@ extracted text, before boilerplate lines are taken out.
 """
 
 from collections import Counter
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -27,10 +28,10 @@ def safety(part: Partition) -> None:
     buf, offsets = text_buffers(docs["text"])
     rules = pii.Rules(private_ips=params.private_ips, countries=params.phone_countries or tuple(pii.PHONE_FORMATS))
     found = pii.scan(buf, offsets, rules)
+    found, kept = _named(part, params, docs, found)
     columns = {
-        "pii_spans": pa.array(
-            [[{"start": s.start, "end": s.end, "kind": s.kind} for s in spans] for spans in found],
-            pa.list_(schemas.PII_SPAN)),
+        "pii_spans": _spans(found),
+        **({} if kept is None else {"kept_spans": _spans(kept)}),
         **spam.measure(buf, offsets),
         "hard_removal": _hard_removal(part, params, docs, buf, offsets),
         **_toxicity(part, params, docs, buf, offsets),
@@ -41,11 +42,39 @@ def safety(part: Partition) -> None:
     size, n = int(offsets[-1] - offsets[0]), docs.num_rows
     removed = columns["hard_removal"]
     told = hash_lists.tell(part.site.report_command, part.crawl, docs["doc_id"].to_pylist(), removed.to_pylist())
+    stay: dict[str, Any] = {}
+    if kept is not None:
+        stay["pii_kept"] = dict(sorted(Counter(s.kind for spans in kept for s in spans).items()))
     part.report(
-        docs_in=n, docs_out=n, bytes_in=size, bytes_out=size, pii=dict(sorted(kinds.items())),
+        docs_in=n, docs_out=n, bytes_in=size, bytes_out=size, pii=dict(sorted(kinds.items())), **stay,
         docs_with_pii=sum(bool(spans) for spans in found), hard_removal=len(removed) - removed.null_count,
         hard_removal_told=told,
     )
+
+
+def _spans(found: list[list[pii.Span]]) -> pa.Array:
+    return pa.array([[{"start": s.start, "end": s.end, "kind": s.kind} for s in spans] for spans in found],
+                    pa.list_(schemas.PII_SPAN))
+
+
+def _named(part: Partition, params: SafetyParams, docs: pa.Table,
+           found: list[list[pii.Span]]) -> tuple[list[list[pii.Span]], list[list[pii.Span]] | None]:
+    """What a release replaces, names and addresses too where ``ner.scrub`` says so; what it keeps (None: no pass)."""
+    if params.ner is None:
+        return found, None
+    if not docs.num_rows:  # no model is opened for nothing; the column is there all the same
+        return found, []
+    from gristmill.embed.engines import chosen_device
+    from gristmill.safety import ner
+
+    named, stats = ner.scan(docs["text"], params.ner, cache_dir=part.site.models, device=chosen_device())
+    part.run["ner_padding_waste"] = round(stats.padding_waste, 4)
+    out, kept = [], []
+    for formal, spans in zip(found, named, strict=True):  # what has a form keeps its kind
+        rest = ner.without(spans, formal)
+        out.append(sorted([*formal, *(s for s in rest if s.kind in params.ner.scrub)]))
+        kept.append([s for s in rest if s.kind not in params.ner.scrub])
+    return out, kept
 
 
 def _hard_removal(part: Partition, params: SafetyParams, docs: pa.Table, buf: np.ndarray,
