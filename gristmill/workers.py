@@ -48,6 +48,8 @@ def die_with_parent() -> None:
         os.close(server._forkserver_alive_fd)
         server._forkserver_alive_fd = None
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
+    # Whoever starts us may ignore it, and we would too: then the exit of the parent, which asks us to end, never comes.
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def _serve(conn: Connection) -> None:

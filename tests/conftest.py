@@ -22,6 +22,7 @@ settings.load_profile("house")
 TOGETHER = ("checks", "end_to_end", "plan", "release", "services")
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist reads the marks in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What runs in one process when tests run side by side (``--dist loadgroup``): a file, or such a folder."""
     for item in items:

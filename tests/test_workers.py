@@ -82,3 +82,15 @@ def test_workers_die_with_their_parent(tmp_path):
         time.sleep(0.05)
     else:
         assert not Path(f"/proc/{worker}").exists()
+
+
+def test_a_process_whose_starter_ignores_terminate_ends_all_the_same(tmp_path):
+    script = tmp_path / "main.py"
+    script.write_text(
+        "from gristmill.workers import run_tasks\n"
+        "def one(x):\n    return x + 1\n"
+        "if __name__ == '__main__':\n    print(sorted(r for _, r in run_tasks(one, [1, 2], 2)))\n"
+    )
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=60, check=True,
+                          preexec_fn=lambda: signal.signal(signal.SIGTERM, signal.SIG_IGN))
+    assert done.stdout == "[2, 3]\n"
