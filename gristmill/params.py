@@ -141,10 +141,13 @@ class ScorerParams(Params):
     """One more scorer of the ensemble."""
 
     name: str = Field(pattern=r"^[a-z][a-z0-9_]*$")  # names its columns
-    # ngram: an ARPA model of quality/perplexity.py; encoder: heads of quality/heads.py on a sentence encoder's vectors
-    kind: Literal["fasttext", "ngram", "encoder"] = "fasttext"
+    # ngram: an ARPA model of quality/perplexity.py; encoder: heads of quality/heads.py on a sentence encoder's vectors;
+    # transformer: a folder of a transformers sequence classifier in ONNX, of quality/transformer.py
+    kind: Literal["fasttext", "ngram", "encoder", "transformer"] = "fasttext"
     model: ModelRef
-    label: str = "__label__hq"  # fastText's label, or the encoder's head, whose probability is the score
+    label: str = "__label__hq"  # fastText's or the transformer's label, or the encoder's head: its value is the score
+    head: Literal["softmax", "sigmoid", "regression"] = "softmax"  # transformer: how its outputs were trained
+    max_tokens: int = Field(512, ge=8)  # transformer: it reads a text's first
     embedder: EmbedderParams = EmbedderParams(max_tokens=512)  # encoder; those that name the same share one pass
     languages: tuple[str, ...] = ()  # ISO 639-3; empty: every language
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from gristmill import models
 from gristmill.deduplicate.documents import documents, with_language
-from gristmill.params import EmbedderParams, QualityParams, ScorerParams
+from gristmill.params import EmbedderParams, ModelRef, QualityParams, ScorerParams
 from gristmill.partition import Partition
 from gristmill.quality import ensemble, quantiles, rules
 from gristmill.quality import heuristics as measures
@@ -18,6 +18,7 @@ from gristmill.quality.fasttext_classifier import Classifier
 from gristmill.quality.perplexity import LanguageModel
 from gristmill.quality.quantiles import Reference
 
+ENCODED = ("encoder", "transformer")  # one pass of a transformer a model, batched by length
 BATCH = 512  # documents scored at a time, in a fixed order
 
 
@@ -67,7 +68,7 @@ def _scores(part: Partition, params: QualityParams, docs: pa.Table, langs: np.nd
         path = models.resolve(params.classifier, _cache(part))
         scorers.append(("classifier", Classifier(path, first_chars=params.first_chars), ()))
     for spec in params.scorers:
-        if spec.kind == "encoder":
+        if spec.kind in ENCODED:
             continue
         path = models.resolve(spec.model, _cache(part))
         scorer = (Classifier(path, spec.label, params.first_chars) if spec.kind == "fasttext"
@@ -87,27 +88,36 @@ def _scores(part: Partition, params: QualityParams, docs: pa.Table, langs: np.nd
 
 def _encoded(part: Partition, params: QualityParams, docs: pa.Table,
              langs: np.ndarray) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """Every encoder scorer's values, one pass an embedder whatever the number of heads; and what the passes did."""
-    wanted: dict[EmbedderParams, list[ScorerParams]] = {}
+    """Every encoder's and transformer's values, one pass a model whatever its number of heads; what the passes did."""
+    wanted: dict[EmbedderParams | tuple[ModelRef, int], list[ScorerParams]] = {}
     for spec in params.scorers:
-        if spec.kind == "encoder":
-            wanted.setdefault(spec.embedder, []).append(spec)
+        if spec.kind in ENCODED:
+            run = spec.embedder if spec.kind == "encoder" else (spec.model, spec.max_tokens)
+            wanted.setdefault(run, []).append(spec)
     if not wanted or not docs.num_rows:
         return {spec.name: np.full(docs.num_rows, np.nan) for specs in wanted.values() for spec in specs}, {}
     from gristmill.embed.engines import chosen_device
-    from gristmill.quality import encoder
+    from gristmill.quality import encoder, transformer
 
     out: dict[str, np.ndarray] = {}
     passes, tokens, padded = [], 0, 0
-    for embedder, specs in wanted.items():
-        found, has_text, stats = encoder.vectors(docs["text"], embedder, _cache(part), chosen_device())
+    for run, specs in wanted.items():
+        if isinstance(run, EmbedderParams):
+            name = run.model.name
+            found, has_text, stats = encoder.vectors(docs["text"], run, _cache(part), chosen_device())
+        else:
+            name = run[0].name
+            found, labels, stats = transformer.logits(docs["text"], *run, _cache(part), chosen_device())
         for spec in specs:
-            path = models.resolve(spec.model, _cache(part))
-            values = encoder.scores(path, [spec.label], found, has_text, embedder)[spec.label]
+            if isinstance(run, EmbedderParams):
+                path = models.resolve(spec.model, _cache(part))
+                values = encoder.scores(path, [spec.label], found, has_text, run)[spec.label]
+            else:
+                values = transformer.score(found, labels, spec.head, spec.label)
             if spec.languages:
                 values = np.where(np.isin(langs, spec.languages), values, np.nan)
             out[spec.name] = values
-        passes.append({"embedder": embedder.model.name, "heads": [s.name for s in specs], **stats.facts()})
+        passes.append({"embedder": name, "heads": [s.name for s in specs], **stats.facts()})
         tokens, padded = tokens + stats.tokens, padded + stats.padded
     return out, {"encoder": passes, "padding_waste": round(1 - tokens / padded, 4) if padded else 0.0}
 
