@@ -12,6 +12,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from bench import paraphrases
 from bench.deduplication import best
 from bench.peer import PeerUnavailable, run_peer
 from bench.report import Report
@@ -73,6 +74,7 @@ def main() -> None:
             report.add(what, rate, theirs["mb_per_s"], ratio, ">= 50 x" if kind == "default" else "",
                        ratio >= 50 if kind == "default" else None)
         recall(report, index, folder, 60 if small else 300)
+    paraphrases.recall(report, index, 5 if small else 25)
     clean = pa.array(sorted(set(paragraphs())), pa.large_string())
     flagged = len({m.doc for m in probe(index, clean)})
     report.add(f"false flags in {len(clean)} paragraphs of documentation", flagged, None, flagged / len(clean),
