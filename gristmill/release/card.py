@@ -6,7 +6,7 @@ hosts, predicates) is escaped everywhere.
 """
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
@@ -29,39 +29,45 @@ td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}code{font-size:12px
 
 
 def write(
-    store: Store, plan: Plan, site: SiteConfig, manifest: dict[str, Any], manifest_hash: str, stats: dict[str, Any]
-) -> str:
+    store: Store, plan: Plan, site: SiteConfig, manifest: dict[str, Any], manifest_hash: str, stats: dict[str, Any],
+    shards: Mapping[str, int], distinct: int,
+) -> str:  # fmt: skip
     """Write the card of a version, and return its path.
 
     Args:
         store, plan, site: where the crawls' yields are.
-        manifest, manifest_hash: the version's.
+        manifest, manifest_hash: the version's; ``sources`` is not read.
         stats: its ``statistics.json``.
+        shards, distinct: how many shards each source names, and how many there are.
     """
     yields = {crawl: stage_yields(store, plan, crawl) for crawl in manifest["crawls"]}
     path = f"manifests/{manifest['version']}/report.html"
-    store.blobs.put(path, page(manifest, manifest_hash, stats, yields).encode("utf-8"))
+    store.blobs.put(path, page(manifest, manifest_hash, stats, yields, shards, distinct).encode("utf-8"))
     return path
 
 
 def page(
-    manifest: dict[str, Any], manifest_hash: str, stats: dict[str, Any], yields: dict[str, list[StageYield]]
-) -> str:
+    manifest: dict[str, Any], manifest_hash: str, stats: dict[str, Any], yields: dict[str, list[StageYield]],
+    shards: Mapping[str, int], distinct: int,
+) -> str:  # fmt: skip
     """The card as HTML."""
     version = escape(manifest["version"])
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
         f"<title>Data set {version}</title><style>{STYLE}</style>"
         f"<h1>Data set {version}</h1><p class=soft><code>{escape(manifest_hash)}</code></p>"
-        + "".join(section for section in _sections(manifest, stats, yields) if section)
+        + "".join(section for section in _sections(manifest, stats, yields, shards, distinct) if section)
         + "</html>\n"
     )
 
 
-def _sections(manifest: dict[str, Any], stats: dict[str, Any], yields: dict[str, list[StageYield]]) -> Iterable[str]:
-    yield _summary(manifest, stats)
+def _sections(
+    manifest: dict[str, Any], stats: dict[str, Any], yields: dict[str, list[StageYield]], shards: Mapping[str, int],
+    distinct: int,
+) -> Iterable[str]:  # fmt: skip
+    yield _summary(manifest, stats, distinct)
     yield _funnel(yields)
-    yield _sources(manifest, stats)
+    yield _sources(manifest, stats, shards)
     yield _languages(stats)
     yield _histograms(stats)
     yield _mixture(stats)
@@ -82,17 +88,16 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[Any]], numbers: Sequenc
     return f"<table><tr>{head}</tr>{body}</table>"
 
 
-def _summary(manifest: dict[str, Any], stats: dict[str, Any]) -> str:
+def _summary(manifest: dict[str, Any], stats: dict[str, Any], distinct: int) -> str:
     docs = sum(p["docs"] for p in stats["parts"].values())
     tokens = sum(p["tokens"] for p in stats["parts"].values())
-    shards = {s["hash"] for source in manifest["sources"].values() for s in source["shards"]}
     asked = sum(p["tokens"] for p in manifest["phases"])
     rows = [
         ("crawls", ", ".join(manifest["crawls"])),
         ("documents selected", docs),
         ("unique tokens", f"{show(tokens)} ({tokens:,})"),
         ("tokens to present", f"{show(asked)} in {len(manifest['phases'])} phases"),
-        ("shards", len(shards)),
+        ("shards", distinct),
         ("recipe", f"{manifest['recipe']['name']} ({manifest['recipe_hash'][:16]})"),
         ("tokenizer", f"{manifest['tokenizer']['name']} ({manifest['tokenizer']['sha256'][:16]})"),
     ]
@@ -114,13 +119,12 @@ def _funnel(yields: dict[str, list[StageYield]]) -> str:
     return "<h2>Funnel</h2>" + svg.funnel(rows, "Documents in and out of every stage, all crawls together")
 
 
-def _sources(manifest: dict[str, Any], stats: dict[str, Any]) -> str:
+def _sources(manifest: dict[str, Any], stats: dict[str, Any], shards: Mapping[str, int]) -> str:
     rows = [(n, float(p["tokens"]), f"{show(p['tokens'])} tokens") for n, p in sorted(stats["parts"].items())]
     table = _table(
         ("source", "documents", "tokens", "shards", "max epochs"),
         [
-            (n, p["docs"], p["tokens"], len(manifest["sources"].get(n, {"shards": []})["shards"]),
-             manifest["max_epochs"].get(n, ""))
+            (n, p["docs"], p["tokens"], shards.get(n, 0), manifest["max_epochs"].get(n, ""))
             for n, p in sorted(stats["parts"].items())
         ],
         (1, 2, 3, 4),

@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,17 +22,9 @@ import pyarrow.parquet as pq
 from gristmill.fingerprint import canonical_json
 from gristmill.release.replaced import COMPACTED, compacted, replacements
 from gristmill.release.selection import MERGED, merged_file, range_of_shard
+from gristmill.release.shard_table import Named
 from gristmill.store import Store
 from gristmill.tokens import build, packing, shard
-
-
-class Named(NamedTuple):
-    """A shard that a manifest may name."""
-
-    stratum: str
-    path: str
-    n_docs: int
-    n_tokens: int
 
 
 @dataclass(frozen=True)

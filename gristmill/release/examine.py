@@ -23,9 +23,11 @@ from gristmill.params import SiteConfig
 from gristmill.registry import Registry
 from gristmill.release import compaction, eligibility, language_tiers, selection
 from gristmill.release import policy as policies
-from gristmill.release.compaction import Compaction, Named
+from gristmill.release.compaction import Compaction
 from gristmill.release.policy import Policy
 from gristmill.release.replaced import replacements
+from gristmill.release.shard_table import Named, ShardTable
+from gristmill.schemas import SHARDS
 from gristmill.store import Key, Store
 from gristmill.tokens import packing
 
@@ -60,7 +62,7 @@ class Examined:
     max_epochs: dict[str, str] = field(default_factory=dict)
     schedule: Schedule | None = None
     problems: list[str] = field(default_factory=list)
-    shards: dict[str, Named] = field(default_factory=dict)
+    shards: Mapping[str, Named] = field(default_factory=dict)
     compaction: Compaction = field(default_factory=Compaction)
 
 
@@ -198,18 +200,17 @@ def examine(
     return out
 
 
-def named_shards(store: Store, plan: Plan, crawls: Sequence[str]) -> dict[str, Named]:
+def named_shards(store: Store, plan: Plan, crawls: Sequence[str]) -> ShardTable:
     """Content hash -> shard, of every shard of some crawls, and of what purges put in their place."""
-    out: dict[str, Named] = {}
-    for crawl in crawls:
-        for bucket in range(plan.buckets):
-            table = store.read(Key("shards", plan.fingerprints["shards"], crawl, bucket))
-            for row in table.select(["hash", *Named._fields]).to_pylist():
-                out[row["hash"]] = Named(*(row[name] for name in Named._fields))
-    for entry in replacements(store).values():
-        if entry["by"] is not None:
-            out[entry["by"]] = Named(*(entry[name] for name in Named._fields))
-    return out
+    names = ["hash", *Named._fields]
+    schema = pa.schema([SHARDS.field(name).remove_metadata() for name in names])
+    tables = [
+        store.read(Key("shards", plan.fingerprints["shards"], crawl, bucket), names).select(names).cast(schema)
+        for crawl in crawls
+        for bucket in range(plan.buckets)
+    ]
+    put = [{**e, "hash": e["by"]} for e in replacements(store).values() if e["by"] is not None]
+    return ShardTable(pa.concat_tables([*tables, pa.Table.from_pylist(put, schema=schema)]))
 
 
 def _refuse_overlaps(counts: Mapping[str, Any]) -> None:

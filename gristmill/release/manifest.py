@@ -9,13 +9,17 @@ machines. Everything is a map over buckets and a merge by shard: no table ever h
 
 import hashlib
 import json
+import shutil
+from array import array
+from collections import ChainMap
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from gristmill.acquire import robots_sweep
@@ -40,6 +44,8 @@ SELECTION = pa.schema([("source", pa.string()), ("shard", pa.string()), ("ordina
 # Elected members of clusters that are in no shard yet: [{"crawl", "host_bucket", "doc_id", "record_id", "instead_of",
 # "rule"}], ids in hex, sorted by (crawl, doc_id). What `plan change` has tokenised.
 TO_TOKENISE = "to_tokenise.json"
+_HERE = "\x00sources"  # stands for the sources, which a manifest of a million shards does not hold as objects
+_BLOCK = 16 << 20
 READS = ("catalogue", "catalogue_records", "shards", "contamination_report")
 
 
@@ -50,23 +56,30 @@ class Built:
     version: str
     hash: str
     path: str
-    manifest: dict[str, Any]
+    head: dict[str, Any]  # the manifest without its sources
+    shards: dict[str, int]  # source -> shards that it names
+    distinct: int  # shards
     examined: Examined
+    store: Store
     new: bool  # False: it stood there already, byte for byte
+
+    @cached_property
+    def manifest(self) -> dict[str, Any]:
+        """All of it, read from the store: of a million shards some GB."""
+        return read_manifest(self.store, self.version, self.hash)[0]
 
     @property
     def facts(self) -> dict[str, Any]:
         """Small facts worth showing."""
-        shards = {s["hash"] for source in self.manifest["sources"].values() for s in source["shards"]}
-        excluded = sum(c["docs"] for by in self.manifest["exclusions"].values() for c in by.values())
+        excluded = sum(c["docs"] for by in self.head["exclusions"].values() for c in by.values())
         return {
-            "sources": len(self.manifest["sources"]),
-            "shards": len(shards),
+            "sources": len(self.shards),
+            "shards": self.distinct,
             "documents": sum(p["docs"] for p in self.examined.counts["parts"].values()),
             "tokens": sum(self.examined.tokens.values()),
             "excluded_documents": excluded,
-            "to_tokenise": self.manifest["reelected"]["documents"],
-            "crawls": ", ".join(self.manifest["crawls"]),
+            "to_tokenise": self.head["reelected"]["documents"],
+            "crawls": ", ".join(self.head["crawls"]),
             "new": self.new,
         }
 
@@ -118,8 +131,9 @@ def build_manifest(
             names = compaction.write(store, examined.compaction, examined.shards)
             compaction.apply(examined.compaction, folder, plan.buckets, names)
         sidecar = Path(folder) / "selection.parquet"
-        sources = _sources(store, plan, examined, folder, sidecar)
-        selected = hashlib.sha256(sidecar.read_bytes()).hexdigest()
+        sources = Path(folder) / "sources.json"
+        shards = _sources(store, plan, examined, folder, sidecar, sources)
+        selected = _sha256(sidecar)
         stats = canonical_json(_statistics(examined))
         wanting = canonical_json(sorted(examined.counts["elected"], key=lambda e: (e["crawl"], e["doc_id"])))
         base = f"manifests/{version}"
@@ -128,7 +142,7 @@ def build_manifest(
             "contamination": reports,
             "phases": examined.phases,
             "max_epochs": examined.max_epochs,
-            "sources": sources,
+            "sources": _HERE,
             "selection": {"sha256": selected, "path": f"{base}/selection.parquet"},
             "statistics": {"sha256": hashlib.sha256(stats).hexdigest(), "path": f"{base}/statistics.json"},
             "exclusions": {
@@ -141,9 +155,11 @@ def build_manifest(
                 "path": f"{base}/{TO_TOKENISE}",
             },
         }
-        data = canonical_json(manifest)
+        whole = Path(folder) / "manifest.json"
+        found = _spliced(manifest, sources, whole)
+        del manifest["sources"]
         path = f"{base}/manifest.json"
-        new = _settle(store, path, data, version, replace=replace)
+        new = _settle(store, path, found, version, replace=replace)
         if new:
             store.blobs.put(f"{base}/statistics.json", stats)
             store.blobs.put(f"{base}/{TO_TOKENISE}", wanting)
@@ -153,12 +169,14 @@ def build_manifest(
                 file = selection.excluded_file(folder, number)
                 store.blobs.put_file(excluded_path(version, crawl, bucket), file)
             register(store, version)
-            store.blobs.put(path, data)  # last: this is the commit
-    built = Built(version, hashlib.sha256(data).hexdigest(), path, manifest, examined, new)
+            store.blobs.put_file(path, whole)  # last: this is the commit
+        tables = selection.merged(folder, plan.buckets)
+        distinct = sum(int(pc.count_distinct(table.column("shard")).as_py()) for table in tables)
+    built = Built(version, found, path, manifest, shards, distinct, examined, store, new)
     from gristmill.release import card
 
     if new or store.blobs.size(f"{base}/report.html") is None:
-        card.write(store, plan, site, manifest, built.hash, _statistics(examined))
+        card.write(store, plan, site, manifest, built.hash, _statistics(examined), shards, distinct)
     return built
 
 
@@ -231,18 +249,40 @@ def manifest_is_current(
     return all(found.get(name) == value for name, value in now.items())
 
 
-def _settle(store: Store, path: str, data: bytes, version: str, *, replace: bool) -> bool:
-    """Is there anything to write. Raises ManifestError where another manifest has this name."""
-    try:
-        found = store.blobs.get(path)
-    except FileNotFoundError:
+def _spliced(manifest: dict[str, Any], sources: Path, target: Path) -> str:
+    """Write the canonical JSON of a manifest, ``sources`` from a file in the place of ``_HERE``; its sha256."""
+    before, after = canonical_json(manifest).split(canonical_json(_HERE))
+    with target.open("wb") as out:
+        out.write(before)
+        with sources.open("rb") as file:
+            shutil.copyfileobj(file, out, _BLOCK)
+        out.write(after)
+    return _sha256(target)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _settle(store: Store, path: str, made: str, version: str, *, replace: bool) -> bool:
+    """Is there anything to write. Raises ManifestError where another manifest has this name.
+
+    Args:
+        made: sha256 of what would be written.
+    """
+    size = store.blobs.size(path)
+    if size is None:
         return True
-    if found == data:
+    stands = hashlib.sha256()
+    for start in range(0, size, _BLOCK):
+        stands.update(store.blobs.get_range(path, start, min(_BLOCK, size - start)))
+    if stands.hexdigest() == made:
         return False
     if not replace:
         raise ManifestError(
-            f"version {version} stands with hash {hashlib.sha256(found).hexdigest()[:16]} and this build has "
-            f"{hashlib.sha256(data).hexdigest()[:16]}: a version never changes; give the new one another name"
+            f"version {version} stands with hash {stands.hexdigest()[:16]} and this build has "
+            f"{made[:16]}: a version never changes; give the new one another name"
         )
     return True
 
@@ -282,51 +322,67 @@ def _tokenizer(plan: Plan, site: SiteConfig) -> dict[str, Any]:
     return load_pinned(plan.params.tokenize, site.models).describe()
 
 
-def _sources(store: Store, plan: Plan, examined: Examined, scratch: str, sidecar: Path) -> dict[str, Any]:
-    """The manifest's ``sources``, and the selection written to ``sidecar``, sorted by (source, shard)."""
-    shards = {**compaction.standing(store), **examined.shards}
+def _sources(
+    store: Store, plan: Plan, examined: Examined, scratch: str, sidecar: Path, target: Path
+) -> dict[str, int]:
+    """Write the manifest's ``sources`` as canonical JSON, and the selection, in order of (source, shard).
+
+    Both are written a range of shards at a time. Returns how many shards each source names.
+    """
+    shards = ChainMap(cast(Any, examined.shards), cast(Any, compaction.standing(store)))
     related = any(packing.parse_layout(name)[0] == "related" for name in examined.layouts)
-    out: dict[str, Any] = {}
+    counts: dict[str, int] = {}
+    files: dict[str, tuple[Path, list[array[int]]]] = {}
     with pq.ParquetWriter(sidecar, SELECTION, compression="zstd", version="2.6") as writer:
         for number, part in enumerate(recipes.parts_of(examined.recipe)):
-            entries: list[dict[str, Any]] = []
-            columns: list[list[int]] = []
-            for table in selection.merged(scratch, plan.buckets):
-                own = table.filter(pa.array(table.column("part").to_numpy() == number))
-                lists: list[Any] = []
-                for row in own.to_pylist():
-                    stratum, path, n_docs, n_tokens = shards[row["shard"]]
-                    entries.append(
-                        {
-                            "stratum": stratum,
-                            "hash": row["shard"],
-                            "path": path,
-                            "n_docs": n_docs,
-                            "n_tokens": n_tokens,
-                            "selected_docs": row["n_docs"],
+            entries = Path(scratch) / f"entries-{number}.json"
+            columns = [array("q") for _ in examined.layouts]
+            with entries.open("wb") as out:
+                for table in selection.merged(scratch, plan.buckets):
+                    own = table.filter(pa.array(table.column("part").to_numpy() == number))
+                    whole = []
+                    for row in own.drop_columns(["ordinals"]).to_pylist():
+                        entry = shards[row["shard"]]
+                        counts[part.name] = counts.get(part.name, 0) + 1
+                        out.write(b"," if counts[part.name] > 1 else b"")
+                        out.write(canonical_json({
+                            **entry._asdict(), "hash": row["shard"], "selected_docs": row["n_docs"],
                             "selected_tokens": row["n_tokens"],
-                        }
-                    )
-                    columns.append(row["sequences"])
-                    whole = row["n_docs"] == n_docs and not related
-                    lists.append(None if whole else np.array(row["ordinals"], np.uint32))
-                if own.num_rows:
-                    writer.write_table(
-                        pa.table(
-                            {
-                                "source": pa.array([part.name] * own.num_rows),
-                                "shard": own.column("shard"),
-                                "ordinals": pa.array(lists, pa.list_(pa.uint32())),
-                            },
-                            schema=SELECTION,
+                        }))  # fmt: skip
+                        for column, n in zip(columns, row["sequences"], strict=True):
+                            column.append(n)
+                        whole.append(row["n_docs"] == entry.n_docs and not related)
+                    if own.num_rows:
+                        chosen = own.column("ordinals").combine_chunks()
+                        nothing = pa.scalar(None, chosen.type)
+                        writer.write_table(
+                            pa.table(
+                                {
+                                    "source": pa.array([part.name] * own.num_rows),
+                                    "shard": own.column("shard"),
+                                    "ordinals": pc.if_else(pa.array(whole, pa.bool_()), nothing, chosen),
+                                },
+                                schema=SELECTION,
+                            )
                         )
-                    )
-            if entries:
-                out[part.name] = {
-                    "shards": entries,
-                    "layouts": {name: [c[i] for c in columns] for i, name in enumerate(examined.layouts)},
-                }
-    return out
+            if part.name in counts:
+                files[part.name] = (entries, columns)
+    with target.open("wb") as out:
+        out.write(b"{")
+        for i, (name, (entries, columns)) in enumerate(sorted(files.items())):
+            out.write(b"," if i else b"")
+            out.write(canonical_json(name) + b':{"layouts":{')
+            for k, (layout, column) in enumerate(sorted(zip(examined.layouts, columns, strict=True))):
+                out.write((b"," if k else b"") + canonical_json(layout) + b":[")
+                for start in range(0, len(column), 1 << 16):
+                    out.write((b"," if start else b"") + ",".join(map(str, column[start : start + (1 << 16)])).encode())
+                out.write(b"]")
+            out.write(b'},"shards":[')
+            with entries.open("rb") as file:
+                shutil.copyfileobj(file, out, _BLOCK)
+            out.write(b"]}")
+        out.write(b"}")
+    return counts
 
 
 def _statistics(examined: Examined) -> dict[str, Any]:

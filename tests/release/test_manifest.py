@@ -326,14 +326,14 @@ def test_related_and_best_fit_layouts_agree_with_the_loader(world):
 
 
 def test_killed_between_selection_and_manifest_leaves_nothing_a_reader_sees(world, recipe, monkeypatch):
-    put = type(world.store.blobs).put
+    put_file = type(world.store.blobs).put_file
 
-    def failing(self, path, data):
+    def failing(self, path, source):
         if path.endswith("/manifest.json"):
             raise KeyboardInterrupt
-        put(self, path, data)
+        put_file(self, path, source)
 
-    monkeypatch.setattr(type(world.store.blobs), "put", failing)
+    monkeypatch.setattr(type(world.store.blobs), "put_file", failing)
     with pytest.raises(KeyboardInterrupt):
         build(world, recipe)
     with pytest.raises(ManifestError, match="no version"):

@@ -191,7 +191,7 @@ def test_retain_keeps_the_last_versions_and_the_shards_they_name(world):
         world.site,
         world.docs,
     )
-    one = build(world)
+    one = shard_paths(build(world).manifest)
     for crawl in world.docs:
         other.run(crawl)
         other.report(crawl)
@@ -203,7 +203,7 @@ def test_retain_keeps_the_last_versions_and_the_shards_they_name(world):
     done = retain(world.store, 2)
     assert done == plan
     assert (done.kept, done.dropped) == (("v2", "v3"), ("v1",))
-    assert done.shards_deleted >= len(shard_paths(one.manifest))
+    assert done.shards_deleted >= len(one)
     for built in (two, three):
         assert verify(world.store, built.version, deep=True, expected_hash=built.hash) == []
     with pytest.raises(ManifestError, match="no version"):
