@@ -56,10 +56,11 @@ def _manifest(commands: Any) -> None:
            crawl={"action": "append", "default": []}, recipe={"type": Path})
     action("list", "versions that stand", _list)
     action("diff", "what changed between two", _diff, old=dict(version), new=dict(version))
-    action("verify", "can it be read in full", _verify, version=dict(version),
+    action("verify", "can it be read in full: by sizes and names, or all of it", _verify, version=dict(version),
            deep={"action": "store_true", "help": "read every shard"}, hash={"help": "the pinned hash"})
     action("ship", "copy what a target lacks", _ship, version=dict(version),
            target={"positional": True, "metavar": "PLACE"},
+           deep={"action": "store_true", "help": "read what the target holds too, and replace what is damaged"},
            dollars_per_tb={"type": float, "default": 20.0}, dry_run={"action": "store_true"})
     action("retain", "keep the last N versions", _retain, keep={"positional": True, "type": int, "metavar": "N"},
            dry_run={"action": "store_true"})
@@ -102,7 +103,8 @@ def _verify(args: argparse.Namespace) -> int:
     from gristmill.release.versions import verify
 
     problems = verify(pipeline_of(args).store, args.version, deep=args.deep, expected_hash=args.hash)
-    print("\n".join(problems) if problems else f"{args.version} is whole")
+    checked = "every shard was read" if args.deep else "sizes and names only; --deep reads every shard"
+    print("\n".join([*problems, f"({checked})"]) if problems else f"{args.version} is whole ({checked})")
     return 1 if problems else 0
 
 
@@ -110,7 +112,7 @@ def _ship(args: argparse.Namespace) -> int:
     from gristmill.release.ship import ship
     from gristmill.store import Store
 
-    shipped = ship(pipeline_of(args).store, args.version, Store(args.target), dry_run=args.dry_run)
+    shipped = ship(pipeline_of(args).store, args.version, Store(args.target), dry_run=args.dry_run, deep=args.deep)
     verb = "would copy" if args.dry_run else "copied"
     cost = shipped.bytes_copied / 1e12 * args.dollars_per_tb
     print(f"{verb} {shipped.shards_copied} of {shipped.shards_named} shards, {shipped.bytes_copied:,} bytes "

@@ -9,6 +9,7 @@ from gristmill.errors import ManifestError
 from gristmill.fingerprint import canonical_json, digest
 from gristmill.release.standing import read_manifest, register, shard_paths
 from gristmill.store import Store
+from gristmill.tokens import shard
 
 SUFFIXES = (".bin", ".idx", ".docs", ".meta")
 SHIPPED = "registry/shipped"
@@ -29,41 +30,46 @@ class Shipped:
 
 
 def ship(
-    store: Store, version: str, target: Store, *, dry_run: bool = False, expected_hash: str | None = None
+    store: Store, version: str, target: Store, *, dry_run: bool = False, deep: bool = False,
+    expected_hash: str | None = None,
 ) -> Shipped:
     """Copy a version's shards and manifest to another store.
 
-    Shards are named by their content, so one that is there with the right size is not copied. The manifest goes last:
-    whoever sees it there can read all of it, and ``retain`` there counts it among the versions. The copy is noted in
-    the source's registry, since a purge must reach it.
+    Shards are named by their content, so one that is there with the right size is not copied; what is copied is first
+    held against its name, so that damage here does not travel. The manifest goes last: whoever sees it there can read
+    all of it, and ``retain`` there counts it among the versions. The copy is noted in the source's registry, since a
+    purge must reach it.
 
     Args:
         target: another store, local or S3.
         dry_run: only count.
+        deep: read what the target holds too, and copy again what is not what its name says.
         expected_hash: the manifest's pinned hash.
 
     Raises:
-        ManifestError: a shard that the manifest names is missing here; then nothing has been made visible there.
+        ManifestError: a shard that the manifest names is missing or damaged here; then nothing has been made visible
+            there.
     """
     manifest, found = read_manifest(store, version, expected_hash)
     named = copied = bytes_named = bytes_copied = 0
-    for path in sorted(shard_paths(manifest).values()):
+    for key, path in sorted(shard_paths(manifest).items(), key=lambda item: item[1]):
         named += 1
-        lacking = False
-        for suffix in SUFFIXES:
-            size = store.blobs.size(path + suffix)
+        sizes = {suffix: store.blobs.size(path + suffix) for suffix in SUFFIXES}
+        for suffix, size in sizes.items():
             if size is None:
                 raise ManifestError(
                     f"version {version}: {path}{suffix} is missing; run `gristmill manifest verify {version}`"
                 )
             bytes_named += size
-            if target.blobs.size(path + suffix) == size:
-                continue
-            lacking = True
-            bytes_copied += size
-            if not dry_run:
-                target.blobs.put(path + suffix, store.blobs.get(path + suffix))
-        copied += lacking
+        lacking = [s for s, size in sizes.items() if target.blobs.size(path + s) != size]
+        if deep:
+            lacking += [s for s in _differing(store, target, key, path) if s not in lacking]
+        copied += bool(lacking)
+        bytes_copied += sum(sizes[s] or 0 for s in lacking)
+        if lacking and not dry_run:
+            sound = _sound(store, version, key, path)
+            for suffix in lacking:
+                target.blobs.put(path + suffix, sound.get(suffix) or store.blobs.get(path + suffix))
     base = f"manifests/{version}"
     beside = [f"{base}/{n}" for n in ("selection.parquet", "statistics.json", "to_tokenise.json", "report.html")]
     beside += sorted(path for path, _ in store.blobs.list(f"{base}/excluded"))
@@ -86,3 +92,24 @@ def ship(
         note = {"version": version, "manifest": found, "target": target.root}
         store.blobs.put(f"{SHIPPED}/{digest(note)[:24]}.json", canonical_json(note))
     return Shipped(named, copied, bytes_named, bytes_copied)
+
+
+def _sound(store: Store, version: str, key: str, path: str) -> dict[str, bytes]:
+    """A shard's ``.bin`` and ``.idx``. Raises ManifestError where they are not what its name says."""
+    data = {suffix: store.blobs.get(path + suffix) for suffix in SUFFIXES[:2]}
+    if shard.content_hash(data[".bin"], data[".idx"]) != key:
+        raise ManifestError(
+            f"version {version}: shard {path} is damaged and was not copied: run `gristmill manifest verify {version} "
+            "--deep` for all that are, and make them again with `gristmill run --crawl CRAWL --stage shards --force`"
+        )
+    return data
+
+
+def _differing(store: Store, target: Store, key: str, path: str) -> list[str]:
+    """Files of a shard that the target holds with other content than here; the tokens by the shard's name."""
+    try:
+        there = {suffix: target.blobs.get(path + suffix) for suffix in SUFFIXES}
+    except FileNotFoundError:
+        return []  # what is lacking is known by its size
+    out = [".bin", ".idx"] if shard.content_hash(there[".bin"], there[".idx"]) != key else []
+    return out + [suffix for suffix in SUFFIXES[2:] if there[suffix] != store.blobs.get(path + suffix)]
