@@ -55,13 +55,19 @@ def _scurve(commands: Any) -> None:
     parser = commands.add_parser("scurve", help="the S-curve of a choice of bands and rows")
     parser.add_argument("--bands", type=int, default=14)
     parser.add_argument("--rows", type=int, default=8)
+    parser.add_argument("--verify", choices=["none", "signature", "jaccard"], default="jaccard")
+    parser.add_argument("--verify-at", type=float, default=0.8, metavar="J")
+    parser.add_argument("--at", type=float, nargs="+", metavar="J", help="similarities to tabulate")
 
     def call(args: argparse.Namespace) -> int:
-        from gristmill.deduplicate.scurve import render
+        from gristmill.deduplicate.scurve import GRID, render
 
         if not (args.bands >= 1 and args.rows >= 1 and args.bands * args.rows <= 100_000):
             raise GristmillError("--bands and --rows must be 1 or more, and their product at most 100,000")
-        print(render(args.bands, args.rows))
+        at = sorted(args.at) if args.at else GRID
+        if not all(0 <= s <= 1 for s in (*at, args.verify_at)):
+            raise GristmillError("--at and --verify-at are similarities, between 0 and 1")
+        print(render(args.bands, args.rows, args.verify_at, verify=args.verify, at=at))
         return 0
 
     parser.set_defaults(call=call)

@@ -21,13 +21,11 @@ from typing import Literal
 import numpy as np
 from numba import njit, uint64
 
+from gristmill.deduplicate.scurve import MARGIN
 from gristmill.text_units import mix64
 
 Verify = Literal["none", "signature", "jaccard"]
 
-# An estimate further than this below the bound is no candidate: with K = 112 one pair of J = 0.85 in 500 is,
-# and one of J = 0.9 in 700,000.
-MARGIN = 0.05
 FAN = 4  # candidates of a member in a bucket
 
 

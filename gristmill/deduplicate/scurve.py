@@ -5,10 +5,15 @@ Belongs here: the formulas, the table and the plot of ``gristmill scurve``. Does
 Datasets", section 3.4; the number of equal values of two signatures is binomial (K, J).
 """
 
+from collections.abc import Sequence
 from math import ceil, comb, sqrt
 
 GRID = (0.3, 0.4, 0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.935, 0.95, 0.98, 1.0)
 WIDTH, HEIGHT = 61, 16
+# An estimate further than this below the bound is no candidate: with K = 112 one pair of J = 0.85 in 500 is,
+# and one of J = 0.9 in 700,000.
+MARGIN = 0.05
+SURE = 0.95  # estimates from here on are taken without reading the texts (``clusters.sure_at``)
 
 
 def candidate(s: float, bands: int, rows: int) -> float:
@@ -53,6 +58,18 @@ def edge(s: float, bands: int, rows: int, verify_at: float) -> float:
     return float(total)
 
 
+def joined(s: float, bands: int, rows: int, verify_at: float, verify: str) -> float:
+    """Probability that two documents that meet in a bucket alone are joined, by kind of verification.
+
+    With ``jaccard`` the texts decide: under the bound only an estimate of ``SURE`` joins, over it every candidate.
+    """
+    if verify == "none":
+        return candidate(s, bands, rows)
+    if verify == "signature":
+        return edge(s, bands, rows, verify_at)
+    return edge(s, bands, rows, verify_at - MARGIN if s >= verify_at else max(SURE, verify_at))
+
+
 def votes(s: float, bands: int, rows: int, least: int) -> float:
     """Probability that at least ``least`` bands agree: a match across crawls."""
     return at_least(least, bands, s**rows)
@@ -74,26 +91,27 @@ def false_areas(bands: int, rows: int, verify_at: float, steps: int = 1000) -> t
     return below, above
 
 
-def table(bands: int, rows: int, verify_at: float = 0.8, least_votes: int | None = None) -> list[dict[str, float]]:
+def table(bands: int, rows: int, verify_at: float = 0.8, least_votes: int | None = None, verify: str = "jaccard",
+          at: Sequence[float] = GRID) -> list[dict[str, float]]:
     """A row a similarity: the error; probabilities to be a candidate, to be joined, to match across crawls."""
     least = fewest_votes(bands, rows) if least_votes is None else least_votes
     return [
         {
             "similarity": s, "standard_error": standard_error(s, bands * rows),
-            "candidate": candidate(s, bands, rows), "joined": edge(s, bands, rows, verify_at),
-            "kept_of_1000": 1000 * (1 - edge(s, bands, rows, verify_at)),
+            "candidate": candidate(s, bands, rows), "joined": joined(s, bands, rows, verify_at, verify),
+            "kept_of_1000": 1000 * (1 - joined(s, bands, rows, verify_at, verify)),
             "matched_across_crawls": votes(s, bands, rows, least),
         }
-        for s in GRID
+        for s in at
     ]
 
 
-def plot(bands: int, rows: int, verify_at: float = 0.8) -> str:
+def plot(bands: int, rows: int, verify_at: float = 0.8, verify: str = "jaccard") -> str:
     """The curves in text: ``.`` candidates, ``#`` joined after verification (both where they meet: ``#``)."""
     canvas = [[" "] * WIDTH for _ in range(HEIGHT + 1)]
     for x in range(WIDTH):
         s = x / (WIDTH - 1)
-        for mark, value in ((".", candidate(s, bands, rows)), ("#", edge(s, bands, rows, verify_at))):
+        for mark, value in ((".", candidate(s, bands, rows)), ("#", joined(s, bands, rows, verify_at, verify))):
             canvas[HEIGHT - round(value * HEIGHT)][x] = mark
     lines = [f"{1 - y / HEIGHT:4.2f} |{''.join(row)}" if y % 4 == 0 else f"     |{''.join(row)}"
              for y, row in enumerate(canvas)]
@@ -101,7 +119,8 @@ def plot(bands: int, rows: int, verify_at: float = 0.8) -> str:
     return "\n".join([*lines, "     +" + "-" * WIDTH, axis])
 
 
-def render(bands: int, rows: int, verify_at: float = 0.8, least_votes: int | None = None) -> str:
+def render(bands: int, rows: int, verify_at: float = 0.8, least_votes: int | None = None, verify: str = "jaccard",
+           at: Sequence[float] = GRID) -> str:
     """What ``gristmill scurve`` prints."""
     size = bands * rows
     least = fewest_votes(bands, rows) if least_votes is None else least_votes
@@ -110,15 +129,15 @@ def render(bands: int, rows: int, verify_at: float = 0.8, least_votes: int | Non
     lines = [
         f"{bands} bands x {rows} rows, K = {size}; threshold s* = {star:.3f}; standard error of the estimate there "
         f"{standard_error(star, size):.3f}",
-        f"verified at {verify_at}: area of false candidates {below:.4f}, of misses {above:.4f}; across crawls: "
-        f"{least} of {bands} votes",
+        f"verification {verify} at {verify_at}: area of false candidates {below:.4f}, of misses {above:.4f}; "
+        f"across crawls: {least} of {bands} votes",
         "",
         "Jaccard   error   candidate   joined   kept of 1000   removed   across crawls",
     ]
-    for row in table(bands, rows, verify_at, least):
+    for row in table(bands, rows, verify_at, least, verify, at):
         lines.append(
             f"{row['similarity']:7.3f} {row['standard_error']:7.3f} {row['candidate']:11.4f} {row['joined']:8.4f} "
             f"{row['kept_of_1000']:14.1f} {1000 - row['kept_of_1000']:9.1f} {row['matched_across_crawls']:15.4f}"
         )
-    lines += ["", plot(bands, rows, verify_at), "       Jaccard; '.' candidates, '#' joined after verification"]
+    lines += ["", plot(bands, rows, verify_at, verify), "       Jaccard; '.' candidates, '#' joined after verification"]
     return "\n".join(lines)

@@ -2,6 +2,8 @@ import numpy as np
 import pytest
 
 from gristmill.deduplicate import scurve
+from gristmill.deduplicate.lsh import Rules
+from gristmill.params import ClusterParams
 
 # (bands, rows) -> threshold, as the design gives them.
 STARS = {(14, 8): 0.72, (20, 5): 0.55, (9, 13): 0.845, (32, 8): 0.65, (20, 13): 0.79}
@@ -33,6 +35,18 @@ def test_an_edge_is_a_band_in_common_and_an_estimate_at_the_bound(s: float):
     assert joined.mean() == pytest.approx(scurve.edge(s, 14, 8, 0.8), abs=0.012)
 
 
+@pytest.mark.parametrize("s", [0.75, 0.79, 0.8, 0.85, 0.9])
+def test_where_the_texts_decide_a_candidate_is_joined_from_the_bound_on(s: float):
+    rng = np.random.default_rng(3)
+    equal = rng.random((20_000, 14, 8)) < s
+    estimate = equal.mean(axis=(1, 2))
+    joined = equal.all(axis=2).any(axis=1) & ((estimate >= 0.95) | ((estimate >= 0.75 - 1e-9) & (s >= 0.8)))
+    assert joined.mean() == pytest.approx(scurve.joined(s, 14, 8, 0.8, "jaccard"), abs=0.012)
+    assert scurve.joined(s, 14, 8, 0.8, "signature") == scurve.edge(s, 14, 8, 0.8)
+    assert scurve.joined(s, 14, 8, 0.8, "none") == scurve.candidate(s, 14, 8)
+    assert Rules().sure_at == ClusterParams().sure_at == scurve.SURE
+
+
 def test_the_table_says_what_is_kept_and_removed():
     rows = {r["similarity"]: r for r in scurve.table(14, 8, 0.8)}
     assert rows[0.5]["kept_of_1000"] > 999
@@ -41,6 +55,8 @@ def test_the_table_says_what_is_kept_and_removed():
 
 
 def test_the_report_has_the_numbers_and_the_curve():
+    assert [float(line.split()[0]) for line in scurve.render(14, 8, at=(0.62, 0.81)).splitlines()
+            if line.startswith("  0.")] == [0.62, 0.81]
     text = scurve.render(14, 8)
     assert "s* = 0.719" in text
     assert "4 of 14 votes" in text
