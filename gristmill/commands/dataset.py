@@ -54,7 +54,7 @@ def _manifest(commands: Any) -> None:
     version = {"positional": True, "metavar": "VERSION"}
     action("build", "freeze a version", _build, version=dict(version),
            crawl={"action": "append", "default": []}, recipe={"type": Path})
-    action("list", "versions that stand", _list)
+    action("list", "versions that stand, and names that stood", _list)
     action("diff", "what changed between two", _diff, old=dict(version), new=dict(version))
     action("verify", "can it be read in full: by sizes and names, or all of it", _verify, version=dict(version),
            deep={"action": "store_true", "help": "read every shard"}, hash={"help": "the pinned hash"})
@@ -79,14 +79,18 @@ def _build(args: argparse.Namespace) -> int:
 
 
 def _list(args: argparse.Namespace) -> int:
-    from gristmill.release.standing import read_hash, registered
+    from gristmill.release.standing import dropped, read_hash, registered
 
     store = pipeline_of(args).store
+    gone = dropped(store)
     for name in registered(store):
+        if name in gone:
+            print(f"{name:<16} {gone[name] or '':<64} (dropped)")
+            continue
         try:
             print(f"{name:<16} {read_hash(store, name)}")
-        except GristmillError:
-            print(f"{name:<16} (dropped)")
+        except GristmillError as error:  # a build that was stopped
+            print(f"{name:<16} cannot be read: {error}")
     return 0
 
 

@@ -36,7 +36,7 @@ from gristmill.release import policy as policies
 from gristmill.release.examine import Examined, Progress, examine, in_order, realised, resolve, robots_partitions
 from gristmill.release.policy import Policy
 from gristmill.release.replaced import replacements
-from gristmill.release.standing import FORMAT, KIND, excluded_path, read_manifest, register
+from gristmill.release.standing import FORMAT, KIND, excluded_path, read_manifest, register, require_unused
 from gristmill.store import Store
 from gristmill.tokens import packing
 
@@ -113,11 +113,12 @@ def build_manifest(
 
     Raises:
         ManifestError: the contamination report of a crawl is missing or older than what it reports on; the version
-            stands with other content.
+            stands with other content, or stood and was dropped.
         RecipeError: the recipe cannot be, with the numbers.
     """
     if not NAME.match(version):
         raise ManifestError(f"{version!r} cannot name a version: letters, digits, dot, dash and underscore")
+    require_unused(store, version)
     recipe, policy = resolve(recipe, policy)
     crawls = in_order(store, plan, crawls)
     reports = _contamination(store, plan, site, crawls)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from gristmill.errors import ManifestError
 from gristmill.fingerprint import canonical_json, digest
-from gristmill.release.standing import read_manifest, register, shard_paths
+from gristmill.release.standing import read_manifest, register, require_unused, shard_paths
 from gristmill.store import Store
 from gristmill.tokens import shard
 
@@ -47,10 +47,11 @@ def ship(
         expected_hash: the manifest's pinned hash.
 
     Raises:
-        ManifestError: a shard that the manifest names is missing or damaged here; then nothing has been made visible
-            there.
+        ManifestError: a shard that the manifest names is missing or damaged here, or the target dropped another
+            version of this name; then nothing has been made visible there.
     """
     manifest, found = read_manifest(store, version, expected_hash)
+    require_unused(target, version, found)
     named = copied = bytes_named = bytes_copied = 0
     for key, path in sorted(shard_paths(manifest).items(), key=lambda item: item[1]):
         named += 1

@@ -17,6 +17,7 @@ from gristmill.store import Store
 FORMAT = 1
 KIND = "gristmill-manifest"
 VERSIONS = "registry/versions"
+DROPPED = "registry/dropped"
 _NUMBERED = re.compile(r"^v(\d+)$")
 
 
@@ -71,6 +72,41 @@ def register(store: Store, version: str) -> None:
 def registered(store: Store) -> list[str]:
     """All versions ever built, oldest first; those collected since included."""
     return [json.loads(store.blobs.get(path))["version"] for path, _ in store.blobs.list(VERSIONS)]
+
+
+def drop(store: Store, version: str) -> None:
+    """Note that a standing version is about to go, and its hash: its name means that one for good."""
+    note = {"version": version, "hash": read_hash(store, version)}
+    store.blobs.put(f"{DROPPED}/{version}.json", canonical_json(note))
+
+
+def dropped(store: Store) -> dict[str, str | None]:
+    """Version that is gone -> the hash that it had; None where an earlier release dropped it and kept no record."""
+    out: dict[str, str | None] = {}
+    for path, _ in store.blobs.list(DROPPED):
+        entry = json.loads(store.blobs.get(path))
+        if store.blobs.size(f"manifests/{entry['version']}/manifest.json") is None:
+            out[entry["version"]] = entry["hash"]
+    # A build that was stopped has its place in the order and files, but no manifest; a dropped version has no file.
+    for version in registered(store):
+        if version not in out and next(iter(store.blobs.list(f"manifests/{version}/")), None) is None:
+            out[version] = None
+    return out
+
+
+def require_unused(store: Store, version: str, made: str | None = None) -> None:
+    """Raises ManifestError where the name was another version's, which was dropped.
+
+    Args:
+        made: hash of what is to stand there; the one that was dropped may come back. None: not known yet.
+    """
+    gone = dropped(store)
+    if version in gone and (made is None or gone[version] != made):
+        had = f"with hash {str(gone[version])[:16]}" if gone[version] else "by an earlier release"
+        raise ManifestError(
+            f"version {version} stood here {had} and was dropped: its name is in logs and papers and never means "
+            f"another; take {next_name(registered(store))}"
+        )
 
 
 def next_name(known: Sequence[str]) -> str:

@@ -16,7 +16,7 @@ from gristmill.funnel import Plan
 from gristmill.registry import Registry
 from gristmill.release import tombstones
 from gristmill.release.replaced import COMPACTED, replacements
-from gristmill.release.standing import read_manifest, shard_paths
+from gristmill.release.standing import drop, read_manifest, shard_paths
 from gristmill.release.standing import registered as versions
 from gristmill.store import Key, Store
 from gristmill.tokens import shard
@@ -209,6 +209,8 @@ def retain(store: Store, keep: int, *, plan: Plan | None = None, dry_run: bool =
     freed = 0
     # The manifest goes first, so that nobody reads a version whose shards are going.
     for version in dropped:
+        if not dry_run:
+            drop(store, version)
         paths = sorted(store.blobs.list(f"manifests/{version}"), key=lambda p: not p[0].endswith("manifest.json"))
         for path, size in paths:
             freed += size
