@@ -184,14 +184,18 @@ def in_bytes(text: str, found: Sequence[Span]) -> list[Span]:
 def without(found: Sequence[Span], taken: Sequence[Span]) -> list[Span]:
     """Spans less what the others hold already, in order; both in order and without overlaps in themselves."""
     out: list[Span] = []
+    at = 0
     for span in found:
         start = span.start
-        for other in taken:
-            if other.end <= start or other.start >= span.end:
-                continue
-            if other.start > start:
-                out.append(Span(start, other.start, span.kind))
-            start = max(start, other.end)
+        while at < len(taken) and taken[at].end <= start:
+            at += 1
+        while at < len(taken) and taken[at].start < span.end:
+            if taken[at].start > start:
+                out.append(Span(start, taken[at].start, span.kind))
+            start = max(start, taken[at].end)
+            if start >= span.end:
+                break  # it may reach into the next span too
+            at += 1
         if start < span.end:
             out.append(Span(start, span.end, span.kind))
     return out

@@ -3,6 +3,8 @@
 import dataclasses
 import importlib.util
 import json
+import random
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -171,3 +173,10 @@ def test_words_join_over_what_stands_in_addresses_and_a_name_ends_at_a_comma():
 def test_what_has_a_form_already_is_cut_out_of_an_address():
     named, formal = [Span(0, 20, "address"), Span(30, 40, "name")], [Span(5, 8, "phone"), Span(28, 50, "email")]
     assert ner.without(named, formal) == [Span(0, 5, "address"), Span(8, 20, "address")]
+    rng = random.Random(1)
+    for _ in range(300):
+        named, formal = ([Span(a, b, kind) for a, b in pairwise(sorted(rng.sample(range(40), 8))) if rng.random() < 0.6]
+                         for kind in ("name", "phone"))
+        left = [i for s in ner.without(named, formal) for i in range(s.start, s.end)]
+        taken = {i for s in formal for i in range(s.start, s.end)}
+        assert left == [i for s in named for i in range(s.start, s.end) if i not in taken]
