@@ -94,7 +94,7 @@ FUNNEL: tuple[Stage, ...] = (
     Stage("text", "extract", "bucket", "gristmill.extract.stages:text", 1, ("extract",),
           _on("raw_warc", "unique_records"),
           "Main text of every kept page; what cannot be extracted is set aside with its reason.", own_pool=True),
-    Stage("language", "extract", "bucket", "gristmill.extract.stages:language", 1, ("language",), _on("text"),
+    Stage("language", "extract", "bucket", "gristmill.extract.stages:language", 2, ("language",), _on("text"),
           "Language, script and confidence of every text, and the gates on language and degenerate text."),
     Stage("quarantine", "extract", "bucket", "gristmill.extract.stages:quarantine", 1, (),
           (*_on("crawl_slices", scope="crawl"), *_on("raw_warc", "text", "language")),

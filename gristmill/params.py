@@ -95,7 +95,7 @@ class LanguageParams(Params):
     small_script_share: float = 0.8
     min_words: int = 50
     min_chars: int = 200
-    max_line_share: float = 0.90
+    max_line_share: float = 0.90  # of what came as markup; in plain text a line is often a paragraph
     min_letter_share: float = 0.10
 
 

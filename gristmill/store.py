@@ -249,9 +249,9 @@ class Store:
         except FileNotFoundError as error:
             raise self._gone(key, path) from error
         if len(data) != ref.bytes or hashlib.sha256(data).hexdigest() != ref.sha256:
+            cut = f"{len(data)} of {ref.bytes} bytes" if len(data) != ref.bytes else "its checksum differs"
             raise DamagedPartitionError(
-                f"{key}: {path} is not what was committed ({len(data)} of {ref.bytes} bytes); "
-                f"run {_command(key)} --force"
+                f"{key}: {path} is not what was committed ({cut}); run {_command(key)} --force"
             )
         return data
 
@@ -302,12 +302,23 @@ class Store:
             raise DamagedPartitionError(f"{key} has no files of role {role!r}")
         return pa.concat_tables(tables)
 
-    def open_file(self, key: Key, ref: FileRef) -> pa.NativeFile:
-        """Random access to a committed file, its size checked but not its content."""
+    @contextlib.contextmanager
+    def open_file(self, key: Key, ref: FileRef) -> Iterator[pa.NativeFile]:
+        """Random access to a committed file, its size checked but not its content.
+
+        Raises:
+            DamagedPartitionError: also for what reading in the ``with`` block finds (a page's checksum, say).
+        """
         path = f"{key.path}/{ref.name}"
         if self.blobs.size(path) != ref.bytes:
             raise self._gone(key, path)
-        return self.blobs.open_input(path)
+        try:
+            with self.blobs.open_input(path) as source:
+                yield source
+        except (OSError, pa.ArrowException) as error:
+            if isinstance(error, OSError) and error.errno is not None:
+                raise  # the system's, not the file's: a full disk, a lost mount
+            raise DamagedPartitionError(f"{key}: {path}: {error}; run {_command(key)} --force") from error
 
     def archived(self, key: Key) -> dict[str, Any] | None:
         """Where a partition's files were moved (``place``, ``files``, ``archived``), or None (``plan/archive.py``)."""

@@ -8,6 +8,7 @@ import sys
 import time
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from gristmill import blobs as blobs_module
@@ -67,8 +68,27 @@ def test_damaged_bytes_are_refused(tmp_path, harm):
         path.write_bytes(data[:-10])
     else:
         path.unlink()
-    with pytest.raises(DamagedPartitionError, match="--force"):
+    with pytest.raises(DamagedPartitionError, match="--force") as told:
         store.read(KEY)
+    assert {"flip": "its checksum differs", "cut": f"{ref.bytes - 10} of {ref.bytes} bytes", "gone": "is gone"}[
+        harm] in str(told.value)
+
+
+def test_damage_that_only_reading_a_part_finds_is_named_too(tmp_path):
+    store = Store(tmp_path)
+    ref = commit(store)
+    path = tmp_path / KEY.path / ref.name
+    data = bytearray(path.read_bytes())
+    data[100] ^= 1
+    path.write_bytes(data)
+    says = rf"{ref.name}: .*gristmill run .*--stage text --force"
+    with pytest.raises(DamagedPartitionError, match=says), store.open_file(KEY, ref) as source:
+        pq.ParquetFile(source, page_checksum_verification=True).read()
+    path.write_bytes(bytes(len(data)))  # not even a footer
+    with pytest.raises(DamagedPartitionError, match="--force"), store.open_file(KEY, ref) as source:
+        pq.ParquetFile(source)
+    with pytest.raises(OSError, match="full"), store.open_file(KEY, ref):
+        raise OSError(errno.ENOSPC, "full")
 
 
 def test_a_damaged_manifest_is_named(tmp_path):

@@ -22,6 +22,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from gristmill import strict_json
 from gristmill.acquire.object_lock import lock
 from gristmill.blobs import Blobs, open_blobs
 from gristmill.errors import HoldoutError
@@ -244,9 +245,9 @@ def _rows(name: str, source: str | Path | Rows) -> list[Mapping[str, Any]]:
         if kind == ".parquet":
             rows: list[Mapping[str, Any]] = pq.read_table(pa.BufferReader(data), use_threads=False).to_pylist()
         elif kind in (".jsonl", ".ndjson"):
-            rows = [json.loads(line) for line in data.decode("utf-8").split("\n") if line.strip()]
+            rows = _lines(data)
         elif kind == ".json":
-            rows = json.loads(data)
+            rows = strict_json.loads(data)
         elif kind == ".csv":
             rows = list(csv.DictReader(io.StringIO(data.decode("utf-8"), newline="")))
         else:
@@ -255,6 +256,18 @@ def _rows(name: str, source: str | Path | Rows) -> list[Mapping[str, Any]]:
         raise HoldoutError(f"benchmark {name}: {path} cannot be read: {error}") from error
     if not isinstance(rows, list) or not all(isinstance(r, Mapping) for r in rows):
         raise HoldoutError(f"benchmark {name}: {path} is not a list of items")
+    return rows
+
+
+def _lines(data: bytes) -> list[Any]:
+    """The values of JSON lines. Raises ValueError naming the line."""
+    rows = []
+    for number, line in enumerate(data.split(b"\n"), start=1):
+        if line.strip():
+            try:
+                rows.append(strict_json.loads(line))
+            except ValueError as error:
+                raise ValueError(f"line {number}: {error}") from error
     return rows
 
 
@@ -278,7 +291,10 @@ def _spans(name: str, rows: list[Mapping[str, Any]], fields: Fields | None) -> t
             seen.add(item)
     if not out:
         raise HoldoutError(f"benchmark {name} holds no text: name its fields")
-    return pa.Table.from_pylist(out, schema=SCHEMA), len(seen)
+    try:
+        return pa.Table.from_pylist(out, schema=SCHEMA), len(seen)
+    except UnicodeEncodeError as error:  # rows that were given, not read
+        raise HoldoutError(f"benchmark {name}: a text holds a lone surrogate: that is no text") from error
 
 
 def _fields_of(name: str, fields: Fields | Mapping[str, Fields] | None) -> Fields | None:

@@ -14,6 +14,8 @@ from gristmill.extract import charset, sanitize
 from gristmill.extract.engines import Page, load
 from gristmill.params import ExtractParams
 
+PLAIN = "plain-1"  # the extractor of what came as plain text
+
 # Why extraction sets a document aside. `slow`, `memory`, `crash` and `unread` are given by watch.py.
 REASONS = {
     "slow": "took more CPU (or wall) time than the limit",
@@ -78,7 +80,7 @@ def extract(body: bytes, *, url: str, content_type: str, header_charset: str | N
     meta: dict[str, Any] = {"charset": decoded.charset, "charset_source": decoded.source}
     title: str | None = None
     if content_type == "text/plain" and not sanitize.looks_like_html(decoded.text):
-        text, name = decoded.text, "plain-1"
+        text, name = decoded.text, PLAIN
         hidden = sanitize.smuggled(decoded.text)
     else:
         engine = load(params.engine)

@@ -111,8 +111,13 @@ def script_shares(measures: Measures, langs: list[str]) -> np.ndarray:
     return out
 
 
-def gate(guess: Guess, script_share: float, measures: Measures, i: int, params: LanguageParams) -> str | None:
-    """The first gate that stops text ``i``, or None. Order: contracts.md, principle 2."""
+def gate(guess: Guess, script_share: float, measures: Measures, i: int, params: LanguageParams,
+         *, plain: bool = False) -> str | None:
+    """The first gate that stops text ``i``, or None. Order: contracts.md, principle 2.
+
+    ``plain``: it came as plain text, where a line is what its writer made of one: often a paragraph, or all of it. One
+    long line is a sign of a failed extraction from markup only, so the gate on lines is for that alone.
+    """
     if guess.lang == UNDETERMINED or guess.conf < threshold(guess.lang, params):
         return "no_language"
     known = by_iso().get(guess.lang)
@@ -120,7 +125,7 @@ def gate(guess: Guess, script_share: float, measures: Measures, i: int, params: 
         return "script_mismatch"
     if measures.words[i] < params.min_words or measures.chars[i] < params.min_chars:
         return "degenerate_short"
-    if measures.longest_line_share[i] > params.max_line_share:
+    if not plain and measures.longest_line_share[i] > params.max_line_share:
         return "degenerate_line"
     if measures.letter_share[i] < params.min_letter_share:
         return "degenerate_letters"

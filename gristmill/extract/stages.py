@@ -18,7 +18,7 @@ from gristmill.acquire.holdout import access, require
 from gristmill.deduplicate.normalise import doc_ids
 from gristmill.extract import gates, slow
 from gristmill.extract import language as lid
-from gristmill.extract.document import Outcome
+from gristmill.extract.document import PLAIN, Outcome
 from gristmill.extract.slices import Record, Setup, at_hand
 from gristmill.extract.watch import GivenUp, Limits, Slice, shared_pool
 from gristmill.partition import Partition, PartitionManifest, state_check
@@ -162,15 +162,16 @@ def quarantined(row: dict[str, Any], stage: str, reason: str, detail: str) -> di
 def language(part: Partition) -> None:
     """Language, script and measures of every text; the gates; and, by doc_id range, what the gates let through."""
     params = part.plan.params.language
-    table = part.read("text", ["crawl", "record_id", "doc_id", "fetch_ts", "text", "n_bytes"])
+    table = part.read("text", ["crawl", "record_id", "doc_id", "fetch_ts", "text", "n_bytes", "extractor"])
     model = lid.open_model(params.model, part.site.models)
     texts = table["text"].combine_chunks() if table.num_rows else pa.array([], pa.large_string())
     guesses = [model.guess(t, params.first_chars) for t in texts.to_pylist()]
     measures = gates.measure(texts)
     scripts = gates.main_scripts(measures)
     shares = gates.script_shares(measures, [g.lang for g in guesses])
+    plain = [name == PLAIN for name in table["extractor"].to_pylist()]
     gate = [
-        gates.gate(guesses[i], float(shares[i]), measures, i, params) for i in range(table.num_rows)
+        gates.gate(guesses[i], float(shares[i]), measures, i, params, plain=plain[i]) for i in range(table.num_rows)
     ]
     out = pa.table({
         "crawl": table["crawl"], "record_id": table["record_id"], "doc_id": table["doc_id"],

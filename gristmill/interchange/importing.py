@@ -7,6 +7,7 @@ gates, duplicates and policy. Does not belong here: reading the lines (``jsonl.p
 
 import gzip
 import hashlib
+import re
 import tempfile
 from base64 import b32encode
 from collections.abc import Iterable
@@ -20,6 +21,7 @@ from gristmill.acquire.landing import land, say_source
 from gristmill.interchange.jsonl import BadLine, Document, InterchangeError, read
 
 FILE_DOCS = 20_000  # documents a WARC file: under 100 MB of ordinary pages
+_NOT_OF_A_HEAD = re.compile(r"[\x00-\x20\x7f-\x9f]")
 UNDATED = "1970-01-01T00:00:00Z"  # a fetch whose time nobody kept; first in every order
 
 
@@ -46,10 +48,11 @@ def import_jsonl(files: Iterable[str | Path], name: str, landing: str | Path, *,
         tier, license_id: of all its documents, for the ``source.yaml`` beside the listing; by default an own crawl's.
 
     Raises:
-        InterchangeError: a file is missing or cut short, or a document's ``derived_from`` is no doc_id.
+        InterchangeError: a file is missing or cut short, there is no document at all, or a document's
+            ``derived_from`` is no doc_id.
         LandingError: the name cannot be a crawl's, or stands with other content.
     """
-    out = Imported()
+    out, files = Imported(), list(files)
     with tempfile.TemporaryDirectory() as folder:
         warcs: list[Path] = []
         batch: list[bytes] = []
@@ -59,7 +62,11 @@ def import_jsonl(files: Iterable[str | Path], name: str, landing: str | Path, *,
             if len(batch) >= FILE_DOCS:
                 warcs.append(_write(Path(folder), name, len(warcs), batch))
                 batch = []
-        if batch or not warcs:
+        if not out.documents:
+            named = ", ".join(str(f) for f in files)
+            why = f"; {len(out.bad)} lines could not be read, the first: {out.bad[0]}" if out.bad else ""
+            raise InterchangeError(f"nothing was landed: {named} holds no document{why}")
+        if batch:
             warcs.append(_write(Path(folder), name, len(warcs), batch))
         if tier or license_id:
             say_source(landing, name, tier, license_id)
@@ -83,7 +90,8 @@ def member(doc: Document) -> bytes:
         InterchangeError: ``derived_from`` names no document.
     """
     body = doc.text.encode("utf-8")
-    url = doc.url or f"urn:gristmill:{quote(doc.doc_id, safe='')}"
+    url = str(doc.url or f"urn:gristmill:{quote(doc.doc_id, safe='')}")
+    url = _NOT_OF_A_HEAD.sub(lambda found: quote(found[0]), url)  # a line end in it would begin another field
     sha1 = b32encode(hashlib.sha1(body).digest()).decode("ascii")
     about = hashlib.sha256(f"{url} {doc.fetch_ts} {sha1}".encode()).hexdigest()
     identity = f"{about[:8]}-{about[8:12]}-{about[12:16]}-{about[16:20]}-{about[20:32]}"
@@ -104,13 +112,13 @@ def member(doc: Document) -> bytes:
     return gzip.compress(head.encode("utf-8") + fields + length + body + b"\r\n\r\n", compresslevel=6, mtime=0)
 
 
-def _date(text: str | None) -> str:
+def _date(text: object) -> str:
     """ISO 8601 in UTC, whole seconds; a time that cannot be read counts as none."""
-    if not text:
+    if not isinstance(text, str) or not text:
         return UNDATED
     try:
         when = datetime.fromisoformat(text.replace("Z", "+00:00"))
-    except ValueError:
+        when = when.replace(tzinfo=UTC) if when.tzinfo is None else when.astimezone(UTC)
+    except (ValueError, OverflowError):
         return UNDATED
-    when = when.replace(tzinfo=UTC) if when.tzinfo is None else when.astimezone(UTC)
     return when.strftime("%Y-%m-%dT%H:%M:%SZ")

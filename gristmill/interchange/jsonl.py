@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 import zstandard
 
+from gristmill import strict_json
 from gristmill.errors import GristmillError
 
 Shape = Literal["gristmill", "datatrove", "dolma"]
@@ -79,9 +80,9 @@ def from_line(line: bytes | str) -> Document:
     """A document from a line of any of the shapes, told apart by its fields.
 
     Raises:
-        ValueError: it is no JSON object, or has no text.
+        ValueError: it is no JSON object, has no text, or holds what is no Unicode text.
     """
-    record = json.loads(line)
+    record = strict_json.loads(line)
     if not isinstance(record, dict):
         raise ValueError("not a JSON object")  # noqa: TRY004 - one kind of error for a bad line
     text = record.pop("text", None)
@@ -181,6 +182,9 @@ class BadLine:
     file: str
     line: int
     why: str
+
+    def __str__(self) -> str:
+        return f"{self.file}, line {self.line}: {self.why}"
 
 
 def read(files: Iterable[str | Path], bad: list[BadLine] | None = None) -> Iterator[Document]:

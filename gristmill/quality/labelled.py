@@ -68,13 +68,24 @@ def read_texts(path: Path, field: str = "text") -> Iterator[tuple[str, str]]:
                 continue
             try:
                 row = json.loads(line)
+                if not isinstance(row, dict):
+                    raise TypeError("the line is no JSON object")
                 text = row[field]
                 if not isinstance(text, str):
                     raise TypeError(f"{field} is no string")
-            except (ValueError, KeyError, TypeError) as error:
-                raise ParameterError(f"{path}, line {number + 1}: no text in {field!r} ({error})") from error
+            except KeyError as error:
+                there = ", ".join(map(str, row)) or "no field at all"
+                raise ParameterError(f"{path}, line {number + 1}: no field {field!r}, only {there}: name the field of "
+                                     "the text with --field") from error
+            except (ValueError, TypeError, RecursionError) as error:
+                raise ParameterError(f"{path}, line {number + 1}: no text in {field!r} ({error}); --field names "
+                                     "another field") from error
             # a lone surrogate is valid JSON and no text: UTF-8 cannot hold it
-            yield _id(row, number), text.encode("utf-8", "replace").decode("utf-8")
+            yield _text(_id(row, number)), _text(text)
+
+
+def _text(value: str) -> str:
+    return value.encode("utf-8", "replace").decode("utf-8")
 
 
 def _id(row: dict[str, object], number: int) -> str:

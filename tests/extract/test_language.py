@@ -137,6 +137,9 @@ def test_the_gates_in_their_order() -> None:
     assert verdict(good, Guess("xmf", 0.95, None, None)) == "script_mismatch"  # Mingrelian is not written in Latin
     assert verdict("short", Guess("eng", 0.9, None, None)) == "degenerate_short"
     assert verdict(WORDS * 5, Guess("eng", 0.9, None, None)) == "degenerate_line"
+    m = measured(WORDS * 5)  # the same as plain text: a paragraph on a line of its own
+    assert gates.gate(Guess("eng", 0.9, None, None), 1.0, m, 0, PARAMS, plain=True) is None
+    assert gates.gate(Guess("eng", 0.9, None, None), 1.0, measured("one"), 0, PARAMS, plain=True) == "degenerate_short"
     numbers = "\n".join("12 34 56 78 90 12 34 56 78 90" for _ in range(30))
     assert verdict(numbers, Guess("eng", 0.9, None, None)) == "degenerate_letters"
 
