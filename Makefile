@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes
 
-.PHONY: demo test test-all lint types ui bench audit clean python
+.PHONY: demo test test-slow lint types ui bench audit clean python
 
 python:
 	@$(PYTHON) -c 'import sys; v = sys.version_info; ok = (3, 11) <= v[:2] <= (3, 13); \
@@ -31,8 +31,8 @@ BESIDE := -n auto --maxprocesses 4 --dist loadgroup
 test: $(VENV)/dev.done
 	@$(BIN)/python -m pytest -m "not slow and not browser" $(BESIDE) $(ARGS)
 
-test-all: $(VENV)/dev.done
-	@$(BIN)/python -m pytest $(ARGS)
+test-slow: $(VENV)/dev.done
+	@$(BIN)/python -m pytest -m "slow or browser" $(BESIDE) $(ARGS)
 
 lint: $(VENV)/dev.done
 	@$(BIN)/ruff check .
