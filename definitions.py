@@ -21,9 +21,11 @@ from checks.standing import SITE, standing_checks, standing_schedule  # noqa: E4
 from checks.yields import yield_checks  # noqa: E402
 from gristmill.commands.places import DEFAULTS, parameter_file  # noqa: E402
 from gristmill.errors import ParameterError  # noqa: E402
+from gristmill.frozen import require_buckets  # noqa: E402
 from gristmill.funnel import FUNNEL, Plan  # noqa: E402
 from gristmill.observe.progress import Reporter, Silent  # noqa: E402
 from gristmill.params import Pipeline, SiteConfig, read_pipeline  # noqa: E402
+from gristmill.store import Store  # noqa: E402
 from resources.held_sqlite import hold_connections  # noqa: E402
 from resources.places import Places  # noqa: E402
 from sensors.landing import landing_sensor  # noqa: E402
@@ -49,10 +51,15 @@ def build_definitions(pipeline: Pipeline | None = None, *, reporter: Reporter | 
         pipeline: parameters and places; None reads the file in force.
         reporter: told of progress.
         resources: replace resources by name (tests, deployments).
+
+    Raises:
+        ParameterError: the store's grid has another number of host buckets.
     """
     chosen = pipeline or read_pipeline(pipeline_file())
     plan = Plan(chosen.params)
     site = chosen.site
+    if (Path(site.store) / "registry").is_dir():  # a bucket is asked by the first step of a run, not at every load
+        require_buckets(Store(site.store), plan, record=False)
     assets = stage_assets(plan, reporter or Silent(), site)
     on_grid = [a for a, s in zip(assets, FUNNEL, strict=True) if s.on_grid]
     checks = [*yield_checks(assets, plan), *crawl_checks(assets, plan)]

@@ -25,6 +25,7 @@ import dagster as dg  # noqa: E402
 
 from definitions import build_definitions, pipeline_file  # noqa: E402
 from gristmill.commands.places import PIPELINE_VARIABLE  # noqa: E402
+from gristmill.commands.printing import close_output, printing, sentence  # noqa: E402
 from gristmill.errors import GristmillError, LandingError  # noqa: E402
 from gristmill.funnel import BY_NAME, FUNNEL, Plan  # noqa: E402
 from gristmill.observe.progress import Terminal  # noqa: E402
@@ -105,7 +106,9 @@ def take(pipeline: Pipeline, crawl: str, *, landing: str | None, workers: int, o
     """Take a crawl through the funnel: what is not current, and nothing else. Returns partitions made."""
     store, plan, site = Store(pipeline.site.store), Plan(pipeline.params), pipeline.site
     from gristmill.acquire.landing import require_crawl
+    from gristmill.frozen import require_buckets
 
+    require_buckets(store, plan)
     registry = Registry(store)
     place = landing or (registry.landing(crawl) if crawl in registry.ordinals() else None) or site.landing
     require_crawl(place, crawl)  # before anything is registered: a key is never deleted
@@ -159,10 +162,12 @@ def charge(pipeline: Pipeline, crawl: str) -> str:
 
 def freeze(pipeline: Pipeline, version: str, crawls: Sequence[str], recipe: str | None, force: bool) -> str:
     """Build the manifest of a version as a Dagster run; returns its hash."""
+    from gristmill.frozen import require_buckets
     from gristmill.release.manifest import manifest_is_current
     from gristmill.release.standing import next_name, read_hash, registered
 
     store, plan, site = Store(pipeline.site.store), Plan(pipeline.params), pipeline.site
+    require_buckets(store, plan)
     chosen = recipe or site.recipe
     if not chosen:
         raise GristmillError("no recipe: pass --recipe FILE, or name one in pipeline.yaml (site.recipe)")
@@ -252,8 +257,15 @@ def run(argv: Sequence[str]) -> int:
 
 def main() -> int:
     """Run, and print a person's error without a traceback."""
+    with printing():
+        return _run()
+
+
+def _run() -> int:
     try:
-        return run(sys.argv[1:])
+        code = run(sys.argv[1:])
+        sys.stdout.flush()
+        return code
     except GristmillError as error:
         print(f"gristmill: {error}", file=sys.stderr)
         return 1
@@ -265,8 +277,13 @@ def main() -> int:
             raise
         print(f"gristmill: {cause}", file=sys.stderr)
         return 1
+    except BrokenPipeError:
+        close_output()
+        print("gristmill: nobody reads the output any more; what was made is kept, the same command goes on from there",
+              file=sys.stderr)
+        return 1
     except OSError as error:  # a place that cannot be read or written
-        print(f"gristmill: {error}", file=sys.stderr)
+        print(f"gristmill: {sentence(error)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("gristmill: stopped; run the same command again to resume", file=sys.stderr)

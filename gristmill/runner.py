@@ -7,6 +7,7 @@ events (``assets/``) and what a stage computes.
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from gristmill.frozen import require_buckets
 from gristmill.funnel import BY_NAME, FUNNEL, Plan, Stage
 from gristmill.params import PipelineParams, SiteConfig
 from gristmill.partition import Made, Partition, make
@@ -55,7 +56,11 @@ def run_stage(store: Store, plan: Plan, site: SiteConfig, stage: Stage, crawl: s
     """Make a stage's partitions of a crawl (all, or ``buckets``), yielding each as it ends.
 
     With ``workers`` 0 everything happens in this process, one after the other.
+
+    Raises:
+        ParameterError: the store's grid has another number of host buckets than the plan's.
     """
+    require_buckets(store, plan)
     if not stage.on_grid:
         yield make_task(Task(store, plan.params, site, stage.name, None if stage.by == "site" else crawl, None, workers,
                              force), progress)
