@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from gristmill.commands import COMMANDS
+from gristmill.commands.printing import close_output, printing, sentence
 from gristmill.errors import GristmillError
 
 
@@ -31,6 +32,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         from gristmill.commands.project import run_launch
 
         return run_launch(arguments[1:])
+    with printing():
+        return _call(arguments)
+
+
+def _call(arguments: Sequence[str]) -> int:
     parser = build_parser()
     args = parser.parse_args(arguments)
     if args.show_version:
@@ -42,7 +48,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.print_help()
         return 2
     try:
-        return int(args.call(args) or 0)
+        code = int(args.call(args) or 0)
+        sys.stdout.flush()
+        return code
     except GristmillError as error:
         print(f"gristmill: {error}", file=sys.stderr)
         return 1
@@ -51,10 +59,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         print(f"gristmill: this command needs the package {error.name}: install gristmill[pipeline]", file=sys.stderr)
         return 1
-    except BrokenPipeError:
+    except BrokenPipeError:  # whoever read it has seen enough
+        close_output()
         return 0
     except OSError as error:  # a place that cannot be read or written
-        print(f"gristmill: {error}", file=sys.stderr)
+        print(f"gristmill: {sentence(error)}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("gristmill: stopped", file=sys.stderr)

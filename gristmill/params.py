@@ -4,14 +4,16 @@ Belongs here: names, reference values, where each value comes from, and their va
 that change only speed (workers, batch sizes), connections, secrets.
 """
 
+import datetime as dt
 from pathlib import Path
 from typing import Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, IPvAnyNetwork, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, IPvAnyNetwork, ValidationError, field_validator, model_validator
 
 from gristmill.errors import ParameterError
 from gristmill.observe.paging.config import Paging
+from gristmill.validation import sentences
 
 
 class Params(BaseModel):
@@ -69,6 +71,18 @@ class UniqueParams(Params):
     robots_agent: str = "CCBot"  # who fetched: Common Crawl's name; an own crawl names its own
     trap_min_urls: int = Field(10_000, ge=1)  # own choice: calendars and session ids pass it within one crawl
     trap_max_unique_share: float = Field(0.1, ge=0, le=1)  # distinct payloads over distinct URLs
+
+    @field_validator("time_forward_after", mode="before")
+    @classmethod
+    def _is_a_time(cls, value: object) -> object:
+        if isinstance(value, dt.date):  # YAML reads an unquoted date as one
+            return value.isoformat()
+        if isinstance(value, str):
+            try:
+                dt.datetime.fromisoformat(value)
+            except ValueError as error:
+                raise ValueError(f"{value!r} is no ISO date or time, such as 2026-05-25") from error
+        return value
 
 
 class ExtractParams(Params):
@@ -373,16 +387,17 @@ def read_pipeline(path: str | Path) -> Pipeline:
     """
     file = Path(path)
     try:
-        data: Any = yaml.safe_load(file.read_text("utf-8")) or {}
+        data: Any = yaml.safe_load(file.read_text("utf-8"))
     except FileNotFoundError as error:
         raise ParameterError(f"no parameter file {file}: set GRISTMILL_PIPELINE, or run `make demo` first") from error
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise ParameterError(f"{file} cannot be read as YAML: {error}") from error
+    if data is None:  # with the defaults it would name another store, and all would look well there
+        raise ParameterError(f"{file} is empty: `gristmill init` writes a parameter file")
     try:
         pipeline = Pipeline.model_validate(data)
     except ValidationError as error:
-        lines = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
-        raise ParameterError(f"{file}: {lines}") from error
+        raise ParameterError(f"{file}: {sentences(error, Pipeline)}") from error
     base = file.resolve().parent
     places = ("store", "landing", "holdout", "models", "recipe", "assumptions", "archive")
     update: dict[str, Any] = {n: _resolve(base, getattr(pipeline.site, n)) for n in places}

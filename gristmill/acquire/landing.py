@@ -236,9 +236,9 @@ def _listing(landing: Blobs, crawl: str, folder: str, paths: list[str], tier: st
         )
     if all(f.kind == "refused" for f in files):
         raise LandingError(
-            f"the listing of {crawl} names no WARC file, only {files[0].why}: {files[0].path}"
-            f"{f' and {len(files) - 1} more' if len(files) > 1 else ''}. Text that another tool extracted is not read; "
-            "land the WARC files"
+            f"the listing of {crawl} names no file that is read: {files[0].path}"
+            f"{f' and {len(files) - 1} more are' if len(files) > 1 else ' is'} {files[0].why}. Land the WARC files "
+            "themselves; texts of another tool come in by `gristmill import`"
         )
     return Listing(tuple(files), tier, license_id)
 

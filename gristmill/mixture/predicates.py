@@ -4,7 +4,6 @@ Belongs here: parsing, the check against the catalogue's columns and types, eval
 here: which sources a recipe has (``recipe.py``).
 """
 
-import difflib
 import json
 from typing import Any
 
@@ -14,6 +13,7 @@ import pyarrow as pa
 from polars.exceptions import PolarsError
 
 from gristmill.errors import RecipeError
+from gristmill.validation import nearest
 
 # An expression whose value for a document depends on other rows would differ from bucket to bucket.
 _NOT_ROWWISE = (
@@ -55,8 +55,9 @@ class Predicate:
         self.columns = sorted(set(self._expr.meta.root_names()))
         for name in self.columns:
             if name not in schema.names:
-                near = difflib.get_close_matches(name, schema.names, n=1, cutoff=0.5)
-                hint = f"did you mean {near[0]!r}?" if near else f"there are: {', '.join(schema.names)}"
+                hint = nearest(name, schema.names)
+                if name.startswith("score_"):
+                    hint += "; a score is there once params.quality names its classifier or scorer"
                 raise RecipeError(f"{where}: the catalogue has no column {name!r}; {hint}")
         wrong = sorted(_kinds(json.loads(self._expr.meta.serialize(format="json"))) & set(_NOT_ROWWISE))
         if wrong:

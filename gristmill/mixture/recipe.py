@@ -18,6 +18,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from gristmill.errors import RecipeError
 from gristmill.fingerprint import digest
+from gristmill.validation import sentences
 
 _SCALE = {"": 1, "k": 10**3, "M": 10**6, "B": 10**9, "G": 10**9, "T": 10**12}
 NAME = r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,63}$"
@@ -178,8 +179,7 @@ def parse(data: Any, where: str = "recipe") -> Recipe:
     try:
         return Recipe.model_validate(data)
     except ValidationError as error:
-        lines = "; ".join(f"{'.'.join(map(str, e['loc'])) or 'recipe'}: {e['msg']}" for e in error.errors())
-        raise RecipeError(f"{where}: {lines}") from error
+        raise RecipeError(f"{where}: {sentences(error, Recipe, 'recipe')}") from error
 
 
 def read(path: str | Path) -> Recipe:

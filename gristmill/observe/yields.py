@@ -73,5 +73,6 @@ def render(yields: list[StageYield]) -> str:
         c = y.counts
         top = sorted(c.reasons.items(), key=lambda item: (-item[1], item[0]))
         text = ", ".join(f"{r} {n:,}" for r, n in top[:3]) + (f", {len(top) - 3} more" if len(top) > 3 else "")
-        lines.append(f"{y.stage:<16} {c.docs_in:>10,} {c.docs_out:>10,} {y.retention:>6.1%} {c.bytes_out:>12,}  {text}")
+        kept = f"{y.retention:.1%}" if c.docs_in else "-"  # nothing came in: nothing is known of its share
+        lines.append(f"{y.stage:<16} {c.docs_in:>10,} {c.docs_out:>10,} {kept:>7} {c.bytes_out:>12,}  {text}".rstrip())
     return "\n".join(lines)

@@ -52,6 +52,8 @@ def read(path: str | Path | None = None) -> dict[str, Assumption]:
     file = Path(path)
     try:
         data: Any = yaml.safe_load(file.read_text("utf-8")) or {}
+    except FileNotFoundError as error:
+        raise ParameterError(f"no assumptions file {file}") from error
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise ParameterError(f"{file} cannot be read as YAML: {error}") from error
     if not isinstance(data, dict):

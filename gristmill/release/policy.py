@@ -23,6 +23,7 @@ from gristmill.release.language_tiers import LanguageTiers
 from gristmill.release.tombstones import Tombstones, host_covered
 from gristmill.store import Store
 from gristmill.tokens.strata import shard_key
+from gristmill.validation import sentences
 
 LICENCES = "registry/licences"
 
@@ -120,8 +121,7 @@ def parse(data: Any, where: str = "policy") -> Policy:
     try:
         return Policy.model_validate(data or {})
     except ValidationError as error:
-        lines = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
-        raise ManifestError(f"{where}: {lines}") from error
+        raise ManifestError(f"{where}: {sentences(error, Policy)}") from error
 
 
 class Licence(_Model):

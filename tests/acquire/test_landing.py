@@ -98,7 +98,7 @@ def test_a_missing_wet_file_does_not_stop_a_crawl(tmp_path):
 
 def test_a_listing_of_wet_alone_is_an_error(tmp_path):
     blobs = lay(tmp_path, "C", {name("C", n, "wet", "warc.wet.gz"): b"y" for n in range(3)})
-    with pytest.raises(LandingError, match=r"no WARC file, only WET.*and 2 more"):
+    with pytest.raises(LandingError, match=r"no file that is read: .*and 2 more are WET"):
         landing.read_listing(blobs, "C")
 
 
