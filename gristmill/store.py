@@ -38,6 +38,7 @@ FORMAT = 1
 MANIFEST = "_manifest.json"
 RUN = "_run.json"
 ARCHIVED = "_archived.json"  # beside the manifest of a partition whose files were moved to an archive
+ARCHIVES = "registry/archives"
 ZSTD_LEVEL = 3
 
 
@@ -416,6 +417,18 @@ class Store:
             parent.mkdir(parents=True, exist_ok=True)
             return tempfile.TemporaryDirectory(prefix=TMP_PREFIX, dir=parent)
         return tempfile.TemporaryDirectory()
+
+
+def note_archive(store: Store, place: str, crawl: str, asset: str) -> None:
+    """Remember that an archive holds copies of an asset of a crawl, also after they were brought back."""
+    note = {"place": place.rstrip("/"), "crawl": crawl, "asset": asset}
+    store.blobs.put(f"{ARCHIVES}/{digest(note)[:24]}.json", canonical_json(note))
+
+
+def archives(store: Store) -> list[tuple[str, str, str]]:
+    """(place, crawl, asset) of all that was ever copied to an archive, sorted."""
+    notes = [json.loads(store.blobs.get(path)) for path, _ in store.blobs.list(ARCHIVES)]
+    return sorted((n["place"], n["crawl"], n["asset"]) for n in notes)
 
 
 def _command(key: Key) -> str:

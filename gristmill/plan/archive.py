@@ -21,7 +21,7 @@ from gristmill.errors import DamagedPartitionError, StoreError
 from gristmill.fingerprint import canonical_json
 from gristmill.funnel import BY_NAME, FUNNEL
 from gristmill.registry import Registry
-from gristmill.store import ARCHIVED, MANIFEST, FileRef, Key, Store
+from gristmill.store import ARCHIVED, MANIFEST, FileRef, Key, Store, note_archive
 
 # Read again only when something is redone. What manifests, runs and later crawls read stays hot: the index across
 # crawls, exact's generations, unique records, provenance, verdicts and scores, shards, the catalogue.
@@ -98,6 +98,7 @@ def archive(store: Store, crawl: str, place: str, *, assets: Sequence[str] = COL
             hot = [f for f in manifest.files if store.blobs.size(f"{key.path}/{f.name}") is not None]
             if not hot:
                 continue
+            note_archive(store, place, crawl, key.asset)  # before the copy, so that a purge can name it
             for ref in hot:
                 path = f"{key.path}/{ref.name}"
                 if _holds(target, path, ref):
@@ -132,6 +133,7 @@ def restore(store: Store, crawl: str, *, assets: Sequence[str] = COLD,
         note = store.archived(key)
         if note is None:
             continue
+        note_archive(store, note["place"], crawl, key.asset)  # an earlier release's archive kept no such note
         with store.lock(key):
             source = open_blobs(note["place"])
             for ref in store.require(key).files:

@@ -8,13 +8,14 @@ spans are what they were, and nothing need run again. Raw records are not rewrit
 they are named with file, offset and length, for whoever owns the landing area.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from gristmill.errors import ArchivedPartitionError
 from gristmill.release.whereabouts import Finder
 from gristmill.schemas import ID
 from gristmill.store import FileRef, Key, Store, parquet_bytes
@@ -23,14 +24,40 @@ from gristmill.store import FileRef, Key, Store, parquet_bytes
 HELD: dict[str, dict[str, tuple[str, ...]]] = {"text": {"data": ("text", "title")}, "tokens": {"by_range": ("ids",)}}
 
 
-def scrub(store: Store, finder: Finder, crawl: str, bucket: int, documents: Collection[bytes]) -> list[str]:
-    """Empty the bytes of some documents in one bucket's tables; the paths of the partitions that held any."""
-    out = []
-    for asset, roles in HELD.items():
-        key = finder.key(asset, crawl, bucket)
-        if finder.has(asset, crawl, bucket) and _scrub_one(store, key, roles, documents):
-            out.append(key.path)
-    return out
+def partitions(store: Store, crawl: str, bucket: int, assets: Iterable[str] = tuple(HELD)) -> Iterator[Key]:
+    """Committed partitions of one bucket, by whatever parameters they were made: older ones hold bytes as well."""
+    for asset in assets:
+        for fingerprint in store.blobs.children(asset)[0]:
+            key = Key(asset, fingerprint, crawl, bucket)
+            if store.manifest(key) is not None:
+                yield key
+
+
+def require_hot(store: Store, homes: Iterable[tuple[str, int]]) -> None:
+    """Raises ArchivedPartitionError, with every asset to restore, where an archive holds what a purge must read."""
+    away: dict[str, set[str]] = {}
+    for crawl, bucket in homes:
+        for key in partitions(store, crawl, bucket, (*HELD, "raw_warc")):
+            if store.archived(key) is not None:
+                away.setdefault(crawl, set()).add(key.asset)
+    if away:
+        commands = [f"`gristmill restore {crawl} {' '.join(f'--asset {a}' for a in sorted(assets))}`"
+                    for crawl, assets in sorted(away.items())]
+        raise ArchivedPartitionError(
+            f"nothing was deleted: some of it lies in an archive. Run {' and '.join(commands)}, then this again"
+        )
+
+
+def scrub(
+    store: Store, crawl: str, bucket: int, documents: Collection[bytes], records: Collection[bytes]
+) -> list[str]:
+    """Empty the bytes of some documents, and of all texts made of some records, in one bucket's tables.
+
+    Other parameters may have made another text, with another id, of the same record: every fingerprint is visited.
+    Returns the paths of the partitions that held any.
+    """
+    return [key.path for key in partitions(store, crawl, bucket)
+            if _scrub_one(store, key, HELD[key.asset], documents, records)]
 
 
 def raw_records(finder: Finder, crawl: str, bucket: int, records: Collection[bytes]) -> list[str]:
@@ -45,10 +72,12 @@ def raw_records(finder: Finder, crawl: str, bucket: int, records: Collection[byt
     return out
 
 
-def _scrub_one(store: Store, key: Key, roles: dict[str, tuple[str, ...]], documents: Collection[bytes]) -> bool:
+def _scrub_one(
+    store: Store, key: Key, roles: dict[str, tuple[str, ...]], documents: Collection[bytes], records: Collection[bytes]
+) -> bool:
     with store.lock(key):
         manifest = store.require(key)
-        wanted = pa.array(sorted(documents), ID)
+        wanted = pa.array(sorted(documents), ID), pa.array(sorted(records), ID)
         files, old = list(manifest.files), []
         for number, ref in enumerate(files):
             columns = roles.get(ref.role)
@@ -64,7 +93,8 @@ def _scrub_one(store: Store, key: Key, roles: dict[str, tuple[str, ...]], docume
     return True
 
 
-def _emptied(store: Store, key: Key, ref: FileRef, columns: tuple[str, ...], wanted: pa.Array) -> FileRef | None:
+def _emptied(store: Store, key: Key, ref: FileRef, columns: tuple[str, ...], wanted: tuple[pa.Array, pa.Array]
+             ) -> FileRef | None:
     """The file with these columns empty in the rows of the documents; None where it holds nothing of them."""
     with store.open_file(key, ref) as source:
         file = pq.ParquetFile(source, page_checksum_verification=True)
@@ -74,7 +104,8 @@ def _emptied(store: Store, key: Key, ref: FileRef, columns: tuple[str, ...], wan
             edges.append((at, n))
             at += n
         table = file.read(use_threads=False)
-    hit = pc.is_in(table.column("doc_id"), value_set=wanted)
+    hit = pc.or_(*(pc.is_in(table.column(name), value_set=values)
+                   for name, values in zip(("doc_id", "record_id"), wanted, strict=True)))
     changed = False
     for name in columns:
         column = table.column(name)

@@ -109,6 +109,12 @@ def require_unused(store: Store, version: str, made: str | None = None) -> None:
         )
 
 
+def standing_versions(store: Store) -> list[str]:
+    """Versions whose manifest is there, those copied in by hand included; by name."""
+    return [v for v in store.blobs.children("manifests")[0]
+            if store.blobs.size(f"manifests/{v}/manifest.json") is not None]
+
+
 def next_name(known: Sequence[str]) -> str:
     """The name after all that were ever used: ``v`` and one more than the largest number; other names do not count."""
     return f"v{max((int(m[1]) for m in map(_NUMBERED.match, known) if m), default=0) + 1}"
