@@ -199,7 +199,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--crawl", action="append", default=[], help="the crawl's name; repeat for several, in order")
     parser.add_argument("--stage", action="append", help="only this stage (repeat for several)")
     parser.add_argument("--buckets", help="only these host buckets, FIRST-LAST")
-    parser.add_argument("--workers", type=int, default=0, help="processes (default: one a core)")
+    parser.add_argument("--workers", type=int, default=0, help="processes; 0, the default: one a core")
     parser.add_argument("--force", action="store_true", help="make partitions again though they are current")
     parser.add_argument("--manifest", metavar="VERSION",
                         help="then freeze this dataset version; next: the newest, or the number after it")

@@ -6,6 +6,7 @@ Belongs here: arguments and printing. Does not belong here: selection, policy, s
 
 import argparse
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -135,6 +136,9 @@ def _retain(args: argparse.Namespace) -> int:
     return 0
 
 
+_KINDS = {"url": "URL", "host": "host", "doc": "id", "contract": "licence or contract"}
+
+
 def _forget(commands: Any) -> None:
     parser = commands.add_parser("forget", help="write a tombstone: no later manifest shows it")
     parser.add_argument("what", metavar="URL|HOST|DOC|CONTRACT")
@@ -145,13 +149,20 @@ def _forget(commands: Any) -> None:
     add_pipeline(parser)
 
     def call(args: argparse.Namespace) -> int:
-        from gristmill.release.tombstones import forget
+        from gristmill.release.named import count_named
+        from gristmill.release.tombstones import classify, forget, normal
 
         if args.delete_bytes:
             return _delete_bytes(args)
 
-        print(f"wrote {forget(pipeline_of(args).store, args.what, kind=args.kind, reason=args.reason)}; "
-              "the next manifest leaves it out")
+        place = pipeline_of(args)
+        kind = args.kind or classify(args.what)
+        found = count_named(place.store, place.plan, kind, normal(kind, args.what))
+        print(f"wrote {forget(place.store, args.what, kind=kind, reason=args.reason)}; "
+              f"the next manifest leaves out what it names: {found:,} documents today")
+        if not found:
+            print(f"warning: no document of today's catalogue has this {_KINDS[kind]}. If one should, correct the "
+                  "spelling and forget it again; this tombstone stays, and holds for what comes", file=sys.stderr)
         return 0
 
     parser.set_defaults(call=call)

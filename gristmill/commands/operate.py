@@ -93,10 +93,27 @@ def archive(args: argparse.Namespace) -> int:
     if not chosen:
         print("no crawl is past the bound")
     for crawl in chosen:
-        moved = cold.archive(place.store, crawl, where, assets=args.asset or cold.COLD)
+        moved = cold.archive(place.store, crawl, where, assets=_assets(args))
         print(f"{crawl}: {moved.files:,} files, {moved.bytes / 1e6:,.1f} MB moved to {where}" if moved.files
               else f"{crawl}: nothing to move")
     return 0
+
+
+def _assets(args: argparse.Namespace) -> list[str]:
+    """The assets that were named, or all that are archived unless told otherwise.
+
+    Raises:
+        ParameterError: there is no such asset, with those that there are.
+    """
+    from gristmill.funnel import BY_NAME
+    from gristmill.plan.archive import COLD
+    from gristmill.validation import nearest
+
+    for name in args.asset or ():
+        if name not in BY_NAME:
+            raise ParameterError(f"there is no asset {name!r}; {nearest(name, sorted(BY_NAME))} "
+                                 f"Archived unless told otherwise: {', '.join(COLD)}")
+    return list(args.asset or COLD)
 
 
 def _restore(commands: Any) -> None:
@@ -111,7 +128,7 @@ def _restore(commands: Any) -> None:
 
         place = pipeline_of(args)
         Registry(place.store).ordinal(args.crawl)
-        moved = cold.restore(place.store, args.crawl, assets=args.asset or cold.COLD)
+        moved = cold.restore(place.store, args.crawl, assets=_assets(args))
         print(f"{args.crawl}: {moved.files:,} files, {moved.bytes / 1e6:,.1f} MB restored" if moved.partitions
               else f"{args.crawl}: nothing of it is archived")
         return 0
@@ -137,6 +154,9 @@ def _collect(commands: Any) -> None:
         from gristmill.plan.collect import collect
 
         place = pipeline_of(args)
+        missing = [str(f) for f in args.also if not f.is_file()]
+        if missing:
+            raise ParameterError(f"--also: no such file: {', '.join(missing)}")
         others = [read_pipeline(f) for f in args.also]
         for file, other in zip(args.also, others, strict=True):
             if other.site.store != place.pipeline.site.store:

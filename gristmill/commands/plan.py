@@ -59,7 +59,7 @@ def _change(actions: Any) -> None:
     parser.add_argument("--to", type=Path, metavar="FILE", help="the changed parameter file")
     parser.add_argument("--crawl", action="append", help="default: every crawl; repeat for several")
     parser.add_argument("--assumptions", type=Path, metavar="FILE", help="prices that differ from the packaged ones")
-    parser.add_argument("--workers", type=int, default=0, help="processes (default: one a core)")
+    parser.add_argument("--workers", type=int, default=0, help="processes; 0, the default: one a core")
     parser.add_argument("--launch", action="store_true", help="start exactly these ranges, then the next manifest")
     add_pipeline(parser)
     parser.set_defaults(call=change)
@@ -73,6 +73,10 @@ def change(args: argparse.Namespace) -> int:
     from gristmill.plan.change import change as compare
     from gristmill.workers import default_workers
 
+    if args.to and not args.to.is_file():
+        raise ParameterError(f"--to {args.to}: no such file")
+    if args.workers < 0:
+        raise ParameterError("--workers must be 0 (one a core) or more")
     place = pipeline_of(args)
     file = args.to or place.file
     new = read_pipeline(file)

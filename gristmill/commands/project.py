@@ -77,7 +77,7 @@ def _demo(commands: Any) -> None:
     parser.add_argument("action", nargs="?", choices=["make"], help="make: only write the demo crawl")
     parser.add_argument("--out", type=Path, default=Path("demo"), help="folder (default: demo)")
     parser.add_argument("--pages", type=int, help="fewer pages, for a quick look")
-    parser.add_argument("--workers", type=int, default=0, help="processes (default: one a core)")
+    parser.add_argument("--workers", type=int, default=0, help="processes; 0, the default: one a core")
     parser.set_defaults(call=demo)
 
 
@@ -88,6 +88,8 @@ def demo(args: argparse.Namespace) -> int:
     started = time.monotonic()
     if args.pages is not None and args.pages < 1:
         raise ParameterError("--pages must be 1 or more")
+    if args.workers < 0:
+        raise ParameterError("--workers must be 0 (one a core) or more")
     out = args.out.resolve()
     made = make_demo(out, **({"pages": args.pages} if args.pages is not None else {}))
     if made.written:
@@ -139,6 +141,10 @@ def _init(commands: Any) -> None:
     parser.add_argument("--holdout", action="append", type=Path, default=[], metavar="FILE.jsonl",
                         help="a benchmark to hold out; repeat for several")
     parser.add_argument("--tokenizer", type=Path, required=True, metavar="tokenizer.json")
+    parser.add_argument("--pattern", metavar="REGEX", help="of a tiktoken file, which holds ranks only: how text is "
+                        "split")
+    parser.add_argument("--special-token", action="append", default=[], metavar="TOKEN=ID",
+                        help="of a tiktoken file; repeat for several")
     parser.add_argument("--recipe", type=Path, help="recipe of manifests")
     parser.add_argument("--buckets", type=int, default=64, help="host buckets, frozen for the store's life")
     parser.add_argument("--holdout-root", metavar="DIR_OR_S3", help="freeze the hold-outs there (default: the site's)")
@@ -173,7 +179,8 @@ def init(args: argparse.Namespace) -> int:
         raise ParameterError(f"two hold-out files have one name ({', '.join(sorted(names))}): rename one of them")
     if not 1 <= args.buckets <= 9999:
         raise ParameterError(f"--buckets {args.buckets}: there can be 1 to 9999")
-    _check_tokenizer(args.tokenizer)
+    split = _split(args)
+    _check_tokenizer(args.tokenizer, split)
     if args.recipe:
         from gristmill.mixture.recipe import read as read_recipe
 
@@ -197,21 +204,32 @@ def init(args: argparse.Namespace) -> int:
     params = {
         "grid": {"host_buckets": args.buckets},
         "extract": {"holdout_hash": held},
-        "tokenize": {"tokenizer": tokenizer.model_dump()},
+        "tokenize": {"tokenizer": tokenizer.model_dump(), **split},
     }
     file.write_text(yaml.safe_dump({"site": site, "params": params}, sort_keys=False))
     print(f"wrote {file}\nnext: gristmill land FILE.warc.gz... --as NAME --pipeline {file}")
     return 0
 
 
-def _check_tokenizer(file: Path) -> None:
+def _split(args: argparse.Namespace) -> dict[str, Any]:
+    """What a tiktoken file does not hold, as parameters of ``tokenize``; nothing where nothing was said."""
+    out: dict[str, Any] = {"pattern": args.pattern} if args.pattern is not None else {}
+    for entry in args.special_token:
+        name, _, number = entry.rpartition("=")
+        if not name or not number.isdigit():
+            raise ParameterError(f"--special-token {entry!r}: write TOKEN=ID, for instance '<|endoftext|>=100257'")
+        out.setdefault("special_tokens", {})[name] = int(number)
+    return out
+
+
+def _check_tokenizer(file: Path, split: dict[str, Any]) -> None:
     """Refuse a file that no tokenizer reads, before it is pinned. Tiktoken files need a pattern: see ``params.py``."""
     import hashlib
 
     from gristmill.tokens.tokenizer import load
 
     try:
-        load(file, name=file.name, sha256=hashlib.sha256(file.read_bytes()).hexdigest())
+        load(file, name=file.name, sha256=hashlib.sha256(file.read_bytes()).hexdigest(), **split)
     except GristmillError as error:
         raise ParameterError(f"--tokenizer {file}: {error}") from error
 

@@ -56,7 +56,8 @@ def _train(actions: Any) -> None:
     parser.add_argument("--out", type=Path, required=True, help="model file to write")
     parser.add_argument("--hold-out", type=float, default=0.1, help="share of the texts that is only judged on")
     parser.add_argument("--small", action="store_true", help="fastText: dim 16, 50,000 buckets: for few texts")
-    parser.add_argument("--pack", action="store_true", help="fastText: product quantisation (.ftz), judged as packed")
+    parser.add_argument("--pack", action="store_true", help="fastText: product quantisation (.ftz), a tenth of the "
+                        "bytes or less, judged as packed")
     parser.add_argument("--hidden", type=int, default=0, help="encoder: units of a hidden layer (0: linear)")
     _sides(parser)
 
@@ -75,12 +76,15 @@ def _train(actions: Any) -> None:
             trained = encoder.train({ft.GOOD: (data.texts, data.targets)}, cache, how=heads.Fit(hidden=args.hidden))
             heads.write(trained, args.out)
         else:
-            how = ft.DEMO if args.small else ft.Training()
+            few = ft.Training(buckets=ft.buckets_for(len(data.texts)))
+            how = ft.DEMO if args.small else few
             ft.train(data.good, data.bad, args.out, replace(how, pack=args.pack))
         result = _judged(args.kind, args.out, held, cache)
         ref = models.put(args.out, cache)
         print(f"trained on {len(data.good)} good and {len(data.bad)} bad texts; wrote {args.out} "
               f"({args.out.stat().st_size:,} bytes)")
+        if args.kind == "fasttext" and not args.pack:
+            print("most of a fastText file is its table; --pack makes it a tenth or less, --small a quick one")
         _show(result)
         print("registered; pin it in pipeline.yaml (params.quality):")
         print(f"  {'classifier' if args.kind == 'fasttext' else 'scorers'}: {json.dumps(_pin(args.kind, ref))}")

@@ -43,7 +43,10 @@ def _call_pages(args: argparse.Namespace) -> int:
                 print(f"         {name}: tried {state['attempts']} times, next {_when(state['next_at'])}: "
                       f"{state['error']}")
     if args.action == "list":
-        for told in ledger.told()[: max(args.last, 0)]:
+        known = ledger.told()[: max(args.last, 0)]
+        if not known and not waiting:
+            print("nobody has been told anything, and nothing waits")
+        for told in known:
             well = f", well again {_when(told['passed_at'])}" if told["passed_at"] else ""
             print(f"told     {_when(told['told_at'])}  [{told['severity']}] {told['title']}{well}")
     return 1 if waiting else 0
@@ -91,7 +94,10 @@ def _robots(commands: Any) -> None:
                 print(f"{h.closed:>12,} of {h.pages:,} pages closed since {since}  {h.authority}")
 
         if args.action == "list":
-            show(opted_out(place.store, place.plan.buckets))
+            closed = opted_out(place.store, place.plan.buckets)
+            show(closed)
+            if not closed:
+                print("no host has opted out, as far as robots.txt was read again (gristmill robots sweep)")
             return 0
         done = sweep_robots(place.store, place.plan, place.site)
         print(f"{done.asked} hosts asked: {done.changed} with new rules, {done.unchanged} unchanged, "
@@ -142,7 +148,10 @@ def _put_licence(args: argparse.Namespace) -> int:
 def _list_licences(args: argparse.Namespace) -> int:
     from gristmill.release.policy import licences
 
-    for name, entry in licences(pipeline_of(args).store).items():
+    known = licences(pipeline_of(args).store)
+    if not known:
+        print("the registry is empty: gristmill licences put ID writes an entry")
+    for name, entry in known.items():
         scope = ", ".join(entry.scope) if entry.scope is not None else "any use"
         print(f"{name:<32} {scope:<24} signed {entry.signed or '-'}  expires {entry.expires or '-'}")
     return 0

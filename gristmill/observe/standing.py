@@ -116,7 +116,7 @@ def _set_aside(report: Mapping[str, Any]) -> tuple[float, int]:
 
 
 def shards(store: Store, plan: Plan, _now: dt.datetime) -> Standing:
-    """Shards that the newest version names are there, and whole crawls' shards are in some version."""
+    """Shards that the newest version names are there. Shards that no version names are a note: that is ordinary."""
     versions = [v for v in registered(store) if store.blobs.size(f"manifests/{v}/manifest.json") is not None]
     if not versions:
         return Standing("shards", True, "no version has been frozen")
@@ -137,11 +137,22 @@ def shards(store: Store, plan: Plan, _now: dt.datetime) -> Standing:
                 held += sum(h not in named for h in store.read(key, ["hash"]).column(0).to_pylist())
         if held:
             waiting[crawl] = held
-    why = [*wrong[:5], *(f"{n} shards of {c} are in no version" for c, n in sorted(waiting.items())[:5])]
-    return Standing("shards", not why, "; ".join(why) or f"all shards of {versions[-1]} are there",
-                    {"version": versions[-1], "problems": wrong[:20], "unadmitted": waiting},
-                    ("files deleted or damaged outside gristmill", "no document of theirs was selected by any recipe",
-                     "a crawl left out of the versions (--only)"))
+    # What a purge deleted says so itself, with the tombstone; nothing else needs to be guessed at then.
+    purged = [w for w in wrong if ": deleted because of " in w]
+    causes = []
+    if purged:
+        causes.append("a tombstone's bytes were deleted, as asked: freeze a version without them (gristmill run "
+                      "--manifest next)")
+    if len(purged) < len(wrong):
+        causes.append("files deleted or damaged outside gristmill")
+    why = "; ".join(wrong[:5]) or f"all shards of {versions[-1]} are there"
+    if waiting:
+        spare = ", ".join(f"{n} of {c}" for c, n in sorted(waiting.items())[:5])
+        why += (f"; note: shards in no version: {spare} (no recipe selects of them, a dropped version did, or --only "
+                "left the crawl out). The next version may name them; once their stage has other parameters, gristmill "
+                "manifest retain N deletes them")
+    return Standing("shards", not wrong, why,
+                    {"version": versions[-1], "problems": wrong[:20], "unadmitted": waiting}, tuple(causes))
 
 
 def contracts(store: Store, plan: Plan, now: dt.datetime) -> Standing:
@@ -208,15 +219,19 @@ def _selection(store: Store, manifest: Mapping[str, Any]) -> dict[str, frozenset
 
 
 def freshness(store: Store, plan: Plan, now: dt.datetime) -> Standing:
-    """The newest crawl of each family that comes again and again is not older than it may be."""
+    """The newest crawl of each family that comes again and again was finished here no longer ago than it may be.
+
+    Its date is the day on which this installation finished its last stage, not that of its pages' fetches.
+    """
     days = plan.params.observe.fresh_days
     ages, old = {}, []
     for name, held in _reports(store, plan).items():
         crawl, _, ended = held[-1]
         ages[crawl] = round((now.timestamp() - ended) / 86_400, 2)
         if len(held) > 1 and ages[crawl] > days:
-            old.append(f"{name}: the newest, {crawl}, was finished {ages[crawl]:.0f} days ago")
-    return Standing("freshness", not old, "; ".join(old) or f"every family has a crawl of the last {days} days",
+            old.append(f"{name}: the newest, {crawl}, was finished here {ages[crawl]:.0f} days ago")
+    well = f"every family has a crawl that was finished here in the last {days} days"
+    return Standing("freshness", not old, "; ".join(old) or well,
                     {"age_days": ages, "bound_days": days},
                     ("no new listing has landed", "the sensor new_crawls is off", "a run of the new crawl failed"))
 

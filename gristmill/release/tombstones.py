@@ -6,6 +6,7 @@ selection (``policy.py``). A tombstone is written once and never taken away; it 
 
 import contextlib
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -67,8 +68,11 @@ def normal(kind: Kind, what: str) -> str:
     """One spelling for one thing. Raises ManifestError for what cannot be of that kind."""
     if kind == "url":
         if "://" not in what:
-            raise ManifestError(f"{what!r} is not a URL: give it with its scheme, or say --host")
-        return canonical_url(what)
+            raise ManifestError(f"{what!r} is not a URL: give it with its scheme, or say --kind host")
+        url = canonical_url(what.strip())
+        if not url.partition("://")[2].partition("/")[0].rpartition("@")[2].strip(":"):
+            raise ManifestError(f"{what!r} is a URL without a host: it can name no page")
+        return url
     if kind == "doc":
         try:
             if len(bytes.fromhex(what)) != 16:
@@ -77,7 +81,12 @@ def normal(kind: Kind, what: str) -> str:
             raise ManifestError(f"{what!r} is not a document: its id has 32 hex digits") from error
         return what.lower()
     if kind == "host":
-        return what.lower().rstrip(".")
+        host = what.strip().lower().rstrip(".")
+        if not host or re.search(r"[\s/@?#]|^\.|\.\.", host):
+            raise ManifestError(f"{what!r} is not a host: write it as it stands in a URL, such as www.example.org")
+        return host
+    if not what.strip():
+        raise ManifestError("an empty licence or contract id names nothing")
     return what
 
 

@@ -273,8 +273,9 @@ def _tiktoken(
 
     if pattern is None:
         raise ParameterError(
-            f"tokenizer {name}: a tiktoken file holds ranks only; give tokenize.pattern (its regular expression) and "
-            "tokenize.special_tokens"
+            f"tokenizer {name}: this is no tokenizer.json, and a tiktoken file holds ranks only: give its regular "
+            "expression and control tokens too (tokenize.pattern and tokenize.special_tokens in the parameter file; "
+            "`gristmill init` takes --pattern and --special-token)"
         )
     try:
         ranks = {base64.b64decode(t): int(r) for t, r in (line.split() for line in data.splitlines() if line)}

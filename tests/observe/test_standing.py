@@ -187,6 +187,22 @@ def test_missing_shards_are_told(store):
     found = look(store, "shards")
     assert not found.passed
     assert "missing" in found.why
+    assert found.likely_causes == ("files deleted or damaged outside gristmill",)
+    tombstones.mark_purged(store, "registry/tombstones/url-1.json", ["shards/s/aa/shard_00000"])
+    found = look(store, "shards")
+    assert "deleted because of registry/tombstones/url-1.json" in found.why
+    assert "outside" not in " ".join(found.likely_causes)  # the tombstone is the only cause that is named
+
+
+def test_shards_that_no_version_names_are_a_note_that_says_how_they_go(store):
+    rows = [{"crawl": "C-0", "hash": "bb"}, {"crawl": "C-0", "hash": "cc"}]
+    commit(store, "shards", "C-0", 0, table=schemas.from_rows(rows, schemas.SHARDS))
+    version(store)
+    found = look(store, "shards")
+    assert found.passed
+    assert "2 of C-0" in found.why
+    assert "manifest retain N" in found.why
+    assert found.facts["unadmitted"] == {"C-0": 2}
 
 
 def test_status_prints_a_line_a_check_and_its_exit_code_says_whether_all_is_well(store, tmp_path, capsys):

@@ -117,6 +117,20 @@ def test_profile_and_bill_of_a_crawl(small, files, capsys):
 
 
 @pytest.mark.parametrize(("words", "message"), [
+    (["restore", "CRAWL", "--asset", "nosuch"], "there is no asset 'nosuch'; there are: band_buckets, "),
+    (["archive", "CRAWL", "--to", "x", "--asset", "txt"], "there is no asset 'txt'; did you mean 'text'?"),
+    (["plan", "change", "--to", "nope.yaml"], "--to nope.yaml: no such file"),
+    (["plan", "change", "--workers", "-1"], "--workers must be 0 (one a core) or more"),
+    (["collect", "--also", "nope.yaml"], "--also: no such file: nope.yaml"),
+    (["bill", "--assumptions", "nope.yaml"], "no assumptions file nope.yaml"),
+])
+def test_what_is_not_there_is_named(small, files, words, message, capsys):
+    named = [small.crawl if w == "CRAWL" else w for w in words]
+    assert cli.main([*named, "--pipeline", files[0]]) == 1
+    assert message in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("words", "message"), [
     (["archive", "--keep", "1"], "name the archive"),
     (["archive", "--to", "x"], "name crawls, or a bound"),
     (["archive", "--to", "x", "--keep", "-1"], "must be 0 or more"),

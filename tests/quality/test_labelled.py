@@ -7,6 +7,7 @@ import pytest
 from gristmill.cli import main
 from gristmill.errors import ParameterError
 from gristmill.quality.annotate import Label
+from gristmill.quality.fasttext_classifier import buckets_for
 from gristmill.quality.labelled import Labelled, hold_out, joined, read_texts, sides
 from tests.quality.test_fasttext_classifier import BAD, GOOD, texts
 
@@ -55,6 +56,11 @@ def test_mean_scores_become_targets_around_the_score_that_is_kept():
 def write(path, rows):
     path.write_text("".join(json.dumps({"text": t}) + "\n" for t in rows))
     return str(path)
+
+
+@pytest.mark.parametrize(("texts", "buckets"), [(1, 50_000), (600, 120_000), (10_000, 2_000_000), (10**7, 2_000_000)])
+def test_a_classifiers_table_grows_with_its_texts_up_to_the_reference(texts, buckets):
+    assert buckets_for(texts) == buckets
 
 
 def test_the_command_trains_judges_on_texts_held_out_packs_and_registers(tmp_path, capsys):

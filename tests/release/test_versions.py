@@ -2,7 +2,9 @@ import json
 
 import numpy as np
 import pytest
+import yaml
 
+from gristmill.cli import main
 from gristmill.errors import ManifestError
 from gristmill.fingerprint import canonical_json
 from gristmill.mixture import recipe as recipes
@@ -70,6 +72,38 @@ def test_a_manifest_that_is_not_one_is_refused(world):
         path.write_bytes(content)
         with pytest.raises(ManifestError):
             read_manifest(world.store, "v1")
+
+
+@pytest.mark.parametrize(("kind", "what"), [
+    ("url", "http:///"), ("url", "http://:80/x"), ("url", "https://user@/x"), ("host", ""), ("host", "."),
+    ("host", "a b.org"), ("host", "a..org"), ("host", "a.org/x"), ("contract", " "), ("doc", ""),
+])
+def test_a_tombstone_that_can_name_nothing_is_refused(world, kind, what):
+    with pytest.raises(ManifestError):
+        forget(world.store, what, kind=kind)
+
+
+def test_forget_says_how_many_documents_it_names_today(world, tmp_path, capsys):
+    file = tmp_path / "pipeline.yaml"
+    file.write_text(yaml.safe_dump({"site": {"store": str(world.store.root)},
+                                    "params": world.plan.params.model_dump(mode="json", exclude_unset=True)}))
+    find = finder(world)
+    rows = [r for crawl in world.docs for bucket in range(world.plan.buckets)
+            for r in world.store.read(find.key("catalogue", crawl, bucket), ["url", "host", "doc_id"]).to_pylist()]
+    one = rows[0]
+    under = [r for r in rows if r["host"].endswith("." + one["host"].partition(".")[2])]
+    assert 1 <= len([r for r in rows if r["host"] == one["host"]]) < len(under)
+    for what, count in (
+        (one["url"], sum(r["url"] == one["url"] for r in rows)),
+        (one["doc_id"].hex(), sum(r["doc_id"] == one["doc_id"] for r in rows)),
+        (one["host"], sum(r["host"] == one["host"] for r in rows)), (one["host"].partition(".")[2], len(under)),
+        ("nosuchhost.example", 0), ("http://nosuchhost.example/x", 0),
+    ):
+        assert main(["forget", what, "--pipeline", str(file)]) == 0
+        told = capsys.readouterr()
+        assert f"{count:,} documents today" in told.out
+        assert ("warning: no document" in told.err) == (count == 0)
+    assert len(read(world.store)) == 6  # written also where it names nothing: it holds for what comes
 
 
 def test_diff_says_what_changed(world):
