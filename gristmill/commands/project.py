@@ -226,8 +226,11 @@ def _check_tokenizer(file: Path, split: dict[str, Any]) -> None:
     """Refuse a file that no tokenizer reads, before it is pinned. Tiktoken files need a pattern: see ``params.py``."""
     import hashlib
 
+    from gristmill.params import TokenizeParams
     from gristmill.tokens.tokenizer import load
 
+    if split:  # of a rank file's control tokens only what is said exists, and documents end with this one
+        split = {**split, "eos_token": TokenizeParams().eos_token}
     try:
         load(file, name=file.name, sha256=hashlib.sha256(file.read_bytes()).hexdigest(), **split)
     except GristmillError as error:
