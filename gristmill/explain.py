@@ -8,13 +8,15 @@ import datetime as dt
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from gristmill.errors import ManifestError
 from gristmill.funnel import Plan
 from gristmill.identity import canonical_url, url_hash
 from gristmill.params import PipelineParams, SiteConfig
 from gristmill.registry import Registry
 from gristmill.release.left_out import left_out
-from gristmill.release.replaced import ordinal_in, successors
+from gristmill.release.replaced import follow, ordinal_in, replacements, successors
 from gristmill.release.standing import read_manifest, registered
 from gristmill.release.whereabouts import Finder, as_id
 from gristmill.store import Key, Store
@@ -101,15 +103,20 @@ def explain(
         for name in crawls:  # nothing is known of it, or nothing has been made by today's parameters: not the same
             store.require(Key("raw_warc", plan.fingerprints["raw_warc"], name, 0))
     for found in out:
-        if found.shard is not None:
-            found.versions = _versions(store, found)
-            told = "; ".join(f"{v}: {', '.join(s) or 'not selected'}" for v, s in found.versions.items())
-            found.steps.append(("manifest", told or "no version has been built"))
-            chosen = version or next(reversed(found.versions), None)
-            if chosen is not None and not found.versions.get(chosen):
-                doc_id = bytes.fromhex(str(found.doc_id))
-                found.rule, said = left_out(store, finder, chosen, found.crawl, found.bucket, doc_id)
-                found.steps.append((f"manifest {chosen}", said))
+        places = _versions(store, finder, found, version)
+        if not places and found.shard is None:
+            continue
+        told = "; ".join(f"{v}: {', '.join(s) or 'not selected'}" for v, s in found.versions.items())
+        found.steps.append(("manifest", told or "no version has been built"))
+        chosen = version or next(reversed(found.versions), None)
+        if chosen is not None and chosen not in places:
+            found.steps.append((f"manifest {chosen}", "the results that it was made from have it in no shard"))
+        elif chosen is not None and not found.versions[chosen]:
+            own, doc_id = places[chosen]
+            found.rule, said = left_out(store, own, chosen, found.crawl, found.bucket, doc_id)
+            if found.rule is None and found.reason == "bytes_deleted":
+                said = "its bytes had been deleted when the version was built"
+            found.steps.append((f"manifest {chosen}", said))
     return out
 
 
@@ -283,8 +290,13 @@ def _tokenised(finder: Finder, found: Found, crawl: str, bucket: int, doc_id: by
     if entry["contaminated"]:
         names = ", ".join(entry["benchmarks"])
         found.steps.append(("contamination", f"holds items of {names}: no manifest takes it unless its policy says so"))
-    found.shard, found.ordinal, found.stratum = entry["shard"], entry["ordinal"], entry["stratum"]
-    found.steps.append(("shards", f"document {entry['ordinal']} of shard {entry['shard'][:16]} ({entry['stratum']})"))
+    found.stratum = entry["stratum"]
+    now, ordinals = follow([entry["shard"]], np.array([entry["ordinal"]]), replacements(finder.store))
+    if now[0] is None:
+        return found.stop("shards", "bytes_deleted", "by `gristmill forget --delete-bytes`: versions that name its "
+                          f"shard {entry['shard'][:16]} cannot be read there")
+    found.shard, found.ordinal = now[0], int(ordinals[0])
+    found.steps.append(("shards", f"document {found.ordinal} of shard {now[0][:16]} ({entry['stratum']})"))
     return found
 
 
@@ -300,30 +312,46 @@ def _url(finder: Finder, crawl: str, bucket: int, record: bytes) -> dict[str, An
     return {}
 
 
-def _versions(store: Store, found: Found) -> dict[str, list[str]]:
-    from gristmill.loader.manifest import open_manifest
+def _versions(store: Store, finder: Finder, found: Found, asked: str | None) -> dict[str, tuple[Finder, bytes]]:
+    """Fill in what every version that stands (and the one asked for) says of a fetch, by the results it was made from.
 
-    out: dict[str, list[str]] = {}
-    places = {str(found.shard): int(found.ordinal or 0)}
-    for shard, path in successors(store, str(found.shard)).items():
-        ordinal = ordinal_in(store, path, bytes.fromhex(str(found.doc_id)))
-        if ordinal is not None:
-            places[shard] = ordinal
-    for version in registered(store):
+    Returns:
+        version -> (look-ups in its own results, the document there), where the fetch came to a shard there.
+    """
+    places: dict[str, tuple[Finder, bytes]] = {}
+    for version in dict.fromkeys([*registered(store), *([asked] if asked else [])]):
         try:
             body, _ = read_manifest(store, version)
         except ManifestError:
             continue  # dropped by ``manifest retain``
-        out[version] = []
-        opened = None
-        for name, source in body["sources"].items():
-            for shard in (s["hash"] for s in source["shards"] if s["hash"] in places):
-                from gristmill.release.lineage import _options
+        own = Finder(store, body["fingerprints"], body["grid"]["host_buckets"], finder.crawls)
+        rows = own.rows("catalogue", found.crawl, found.bucket, "record_id", bytes.fromhex(found.record_id))
+        entry = next((row for row in rows if row["shard"] is not None), None)
+        if entry is not None:
+            places[version] = own, entry["doc_id"]
+            found.versions[version] = _sources(store, version, body, entry)
+        elif found.shard is not None:
+            found.versions[version] = []
+    return places
 
-                opened = opened or open_manifest(store.root, version, options=_options(store))
-                ordinals = opened.selection.ordinals(name, shard)
-                if ordinals is None or (ordinals == places[shard]).any():
-                    out[version].append(name)
+
+def _sources(store: Store, version: str, body: dict[str, Any], entry: dict[str, Any]) -> list[str]:
+    """Sources of a version that select a document of its catalogue."""
+    from gristmill.loader.manifest import open_manifest
+    from gristmill.release.lineage import _options
+
+    places = {str(entry["shard"]): int(entry["ordinal"] or 0)}
+    for shard, path in successors(store, str(entry["shard"])).items():
+        ordinal = ordinal_in(store, path, entry["doc_id"])
+        if ordinal is not None:
+            places[shard] = ordinal
+    out, opened = [], None
+    for name, source in body["sources"].items():
+        for shard in (s["hash"] for s in source["shards"] if s["hash"] in places):
+            opened = opened or open_manifest(store.root, version, options=_options(store))
+            ordinals = opened.selection.ordinals(name, shard)
+            if ordinals is None or (ordinals == places[shard]).any():
+                out.append(name)
     return out
 
 
