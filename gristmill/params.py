@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, IPvAnyNetwork, ValidationErro
 
 from gristmill.errors import ParameterError
 from gristmill.observe.paging.config import Paging
+from gristmill.strict_json import require_text
 from gristmill.validation import sentences
 
 
@@ -387,10 +388,10 @@ def read_pipeline(path: str | Path) -> Pipeline:
     """
     file = Path(path)
     try:
-        data: Any = yaml.safe_load(file.read_text("utf-8"))
+        data: Any = require_text(yaml.safe_load(file.read_text("utf-8")))
     except FileNotFoundError as error:
         raise ParameterError(f"no parameter file {file}: set GRISTMILL_PIPELINE, or run `make demo` first") from error
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise ParameterError(f"{file} cannot be read as YAML: {error}") from error
     if data is None:  # with the defaults it would name another store, and all would look well there
         raise ParameterError(f"{file} is empty: `gristmill init` writes a parameter file")

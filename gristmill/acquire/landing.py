@@ -24,6 +24,7 @@ from gristmill.blobs import Blobs, LocalBlobs, open_blobs
 from gristmill.errors import LandingError
 from gristmill.fingerprint import digest
 from gristmill.registry import NAME
+from gristmill.strict_json import require_text
 
 LISTING = "warc.paths.gz"
 ROBOTS_LISTING = "robotstxt.paths.gz"
@@ -199,10 +200,10 @@ def say_source(landing_root: str | Path, name: str, tier: str | None, license_id
 def _source(landing: Blobs, folder: str, tier: str) -> tuple[str, str | None]:
     """(tier, licence) of ``source.yaml``, where there is one."""
     try:
-        data = yaml.safe_load(landing.get(f"{folder}/source.yaml")) or {}
+        data = require_text(yaml.safe_load(landing.get(f"{folder}/source.yaml"))) or {}
     except FileNotFoundError:
         data = {}
-    except yaml.YAMLError as error:
+    except (ValueError, RecursionError, yaml.YAMLError) as error:
         raise LandingError(f"{folder}/source.yaml cannot be read as YAML: {error}") from error
     if not isinstance(data, dict):
         raise LandingError(f"{folder}/source.yaml must hold fields, such as `license: CC-BY-4.0`")

@@ -17,6 +17,7 @@ def _decontaminate(commands: Any) -> None:
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--stream", metavar="RECIPE", help="a recipe file (its newest version), or a version")
     what.add_argument("--texts", type=Path, nargs="+", metavar="FILE", help="synthetic data, say, before it is landed")
+    parser.add_argument("--field", default="text", help="with --texts: the field of a text")
     parser.add_argument("--every", type=int, default=1, help="only each n-th shard")
     parser.add_argument("--holdout-hash", help="other hold-outs than those that the parameters pin")
     parser.add_argument("--judge", nargs=2, metavar=("ENDPOINT", "MODEL"), help="ask a language model about what is "
@@ -43,7 +44,7 @@ def _decontaminate(commands: Any) -> None:
         idx = index.build(held.benchmarks(), params.decontaminate)
         if args.texts:
             title = ", ".join(p.name for p in args.texts)
-            found = stream.probe_texts([row for path in args.texts for row in read_texts(path)], idx)
+            found = stream.probe_texts([row for path in args.texts for row in read_texts(path, args.field)], idx)
         else:
             title = _version(place, args.stream)
             manifest = open_manifest(place.site.store, title)

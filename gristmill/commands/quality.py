@@ -170,6 +170,7 @@ def _ablate(actions: Any) -> None:
     parser.add_argument("--threshold", type=float, nargs="+", required=True, metavar="X", help="candidates")
     parser.add_argument("--evaluate", nargs=2, action="append", required=True, metavar=("NAME", "FILE"),
                         help="held-out texts; may be repeated")
+    parser.add_argument("--field", default="text", help="the field of a held-out text")
     parser.add_argument("--tokens", type=int, required=True, help="of each proxy (bytes, for the built-in one)")
     parser.add_argument("--horizon", type=int, help="tokens that the run will take of this pool (default: --tokens)")
     parser.add_argument("--seeds", type=int, default=3)
@@ -189,7 +190,7 @@ def _ablate(actions: Any) -> None:
         place = pipeline_of(args)
         crawls = args.crawl or Registry(place.store).crawls()
         pool = read_pool(place.store, place.plan, place.site, crawls, args.column, buckets=args.bucket, lang=args.lang)
-        held = {name: [t for _, t in read_texts(Path(file))] for name, file in args.evaluate}
+        held = {name: [t for _, t in read_texts(Path(file), args.field)] for name, file in args.evaluate}
         proxy = ablation.CommandProxy(args.trainer) if args.trainer else None
         found = ablation.ablate(pool, held, args.threshold, tokens=args.tokens, horizon=args.horizon,
                                 seeds=range(1, args.seeds + 1), proxy=proxy)

@@ -212,6 +212,8 @@ def read(files: Iterable[str | Path], bad: list[BadLine] | None = None) -> Itera
                         if bad is None:
                             raise InterchangeError(f"{path}, line {number}: {error}") from error
                         bad.append(BadLine(str(path), number, str(error)[:300]))
+        except FileNotFoundError as error:
+            raise InterchangeError(f"no file {path}") from error
         except (OSError, EOFError, zstandard.ZstdError) as error:
             raise InterchangeError(f"{path} cannot be read after line {number}: {error}") from error
 

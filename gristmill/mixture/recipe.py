@@ -18,6 +18,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from gristmill.errors import RecipeError
 from gristmill.fingerprint import digest
+from gristmill.strict_json import require_text
 from gristmill.validation import sentences
 
 _SCALE = {"": 1, "k": 10**3, "M": 10**6, "B": 10**9, "G": 10**9, "T": 10**12}
@@ -196,9 +197,10 @@ def read_with_policy(path: str | Path) -> tuple[Recipe, dict[str, Any] | None]:
     file = Path(path)
     try:
         data = yaml.load(file.read_text("utf-8"), Loader=_ExactLoader)  # noqa: S506 - a SafeLoader with exact numbers
+        require_text(data)
     except FileNotFoundError as error:
         raise RecipeError(f"no recipe {file}") from error
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise RecipeError(f"{file} cannot be read as YAML: {error}") from error
     if not isinstance(data, dict):
         raise RecipeError(f"{file} holds no mapping: a recipe has sources and phases")

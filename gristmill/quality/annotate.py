@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from gristmill import strict_json
 from gristmill.errors import GristmillError
 
 MAX_SCORE = 5
@@ -150,9 +151,19 @@ def annotate(texts: Iterable[tuple[str, str]], rubric: Rubric, labellers: Sequen
 
 
 def read(path: Path) -> list[Label]:
-    """Labels of a file; a last line that a kill cut short is left out."""
-    lines = path.read_text("utf-8").split("\n")
-    return [Label(**json.loads(line)) for line in lines[:-1] if line]
+    """Labels of a file; a last line that a kill cut short is left out.
+
+    Raises:
+        AnnotationError: a line is no label, named by its number.
+    """
+    out = []
+    for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], start=1):
+        if line:
+            try:
+                out.append(Label(**strict_json.loads(line)))
+            except (ValueError, TypeError) as error:
+                raise AnnotationError(f"{path}, line {number}: no label of `quality annotate`: {error}") from error
+    return out
 
 
 def agreement(labels: Sequence[Label]) -> float:

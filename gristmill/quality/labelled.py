@@ -7,10 +7,12 @@ runs, and equal texts never stand on both sides.
 
 import gzip
 import json
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gristmill.errors import ParameterError
@@ -44,8 +46,15 @@ def read_texts(path: Path, field: str = "text") -> Iterator[tuple[str, str]]:
     ``.jsonl`` and ``.jsonl.gz`` hold an object a line, ``.parquet`` a column, ``.txt`` one text.
 
     Raises:
-        ParameterError: another kind of file, or a row without the field, named by its number.
+        ParameterError: another kind of file, a damaged one, or a row without the field, named by its number.
     """
+    try:
+        yield from _read(path, field)
+    except (UnicodeDecodeError, EOFError, zlib.error, gzip.BadGzipFile, pa.ArrowException) as error:
+        raise ParameterError(f"{path} cannot be read: {error}") from error
+
+
+def _read(path: Path, field: str) -> Iterator[tuple[str, str]]:
     if path.suffix == ".txt":
         yield path.name, path.read_text("utf-8", "replace")
         return

@@ -8,10 +8,13 @@ import pytest
 from gristmill import strict_json
 from gristmill.acquire.holdout import freeze
 from gristmill.cli import main
-from gristmill.errors import HoldoutError, ParameterError
+from gristmill.errors import HoldoutError, ParameterError, RecipeError
 from gristmill.interchange import jsonl
 from gristmill.interchange.importing import import_jsonl, member
 from gristmill.interchange.jsonl import Document, InterchangeError
+from gristmill.mixture import recipe
+from gristmill.params import read_pipeline
+from gristmill.quality import annotate
 from gristmill.quality.labelled import read_texts
 
 LONE = ['{"text": "\\ud800"}', '{"text": "a", "id": "\\uDFFF"}', '{"text": "a", "url": "http://a.example/\\uD800"}',
@@ -88,6 +91,34 @@ def test_a_text_without_its_field_says_how_to_name_the_field(tmp_path):
         list(read_texts(file))
     file.write_text('{"text": "a", "id": "\\ud800"}\n')
     assert list(read_texts(file)) == [("?", "a")]
+
+
+@pytest.mark.parametrize(("name", "data"), [
+    ("x.jsonl", b'{"text": "\xff"}\n'),
+    ("x.jsonl.gz", gzip.compress(b'{"text": "a"}\n' * 999)[:-9]), ("x.jsonl.gz", b"no"),
+    ("x.parquet", b"no"),
+])
+def test_a_damaged_file_of_texts_is_named(tmp_path, name, data):
+    (tmp_path / name).write_bytes(data)
+    with pytest.raises(ParameterError, match=f"{name} cannot be read"):
+        list(read_texts(tmp_path / name))
+
+
+def test_a_label_that_is_none_is_named_by_its_line(tmp_path):
+    for line in ("{", '{"no": 1}', "3", '{"doc_id": "\\ud800"}'):
+        (tmp_path / "labels.jsonl").write_text("\n" + line + "\n")
+        with pytest.raises(annotate.AnnotationError, match="line 2: no label"):
+            annotate.read(tmp_path / "labels.jsonl")
+
+
+def test_a_lone_surrogate_of_a_yaml_file_is_refused_too(tmp_path):
+    file = tmp_path / "x.yaml"
+    file.write_text('site: {store: "\\ud800"}\n')
+    with pytest.raises(ParameterError, match=r"x\.yaml .*lone surrogate"):
+        read_pipeline(file)
+    file.write_text('sources: {web: {where: "\\ud800"}}\n')
+    with pytest.raises(RecipeError, match=r"x\.yaml .*lone surrogate"):
+        recipe.read(file)
 
 
 def test_an_unreadable_line_is_an_error_where_nobody_counts(tmp_path):
