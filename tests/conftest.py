@@ -3,6 +3,7 @@
 Belongs here: starting and stopping services. Does not belong here: data of a stage's own tests.
 """
 
+import os
 from pathlib import Path
 
 import pytest
@@ -22,12 +23,14 @@ settings.load_profile("house")
 TOGETHER = ("checks", "end_to_end", "plan", "release", "services")
 
 
-@pytest.hookimpl(tryfirst=True)  # xdist reads the marks in the same hook
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What runs in one process when tests run side by side (``--dist loadgroup``): a file, or such a folder."""
-    for item in items:
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """What runs in one process when tests run side by side (``--dist loadgroup``): a file, or such a folder.
+
+    The scheduler reads the group behind the last @ of an id.
+    """
+    if "PYTEST_XDIST_WORKER" in os.environ:
         unit = item.path.parent if item.path.parent.name in TOGETHER else item.path
-        item.add_marker(pytest.mark.xdist_group(unit.relative_to(ROOT).as_posix()))
+        item._nodeid = f"{item.nodeid}@{unit.relative_to(ROOT).as_posix()}"
 
 
 @pytest.fixture(scope="session")

@@ -17,6 +17,7 @@ from gristmill.errors import RecipeError
 from gristmill.loader.corput import WORD, below, reverse
 from gristmill.tokens.packing import layout as layout_name
 
+MAX_SAMPLES = 1 << 62  # the kernels count what a source has given in 64 bits, and several phases add up
 MAX_BATCH = 1 << 31  # slots of a step fit 32 bits, so products with a cut fit 96
 
 
@@ -332,6 +333,8 @@ def _too_many(
 def _ramp(name: str, tokens: int, seq_len: int, batch: Sequence[Sequence[Any]]) -> list[tuple[int, int]]:
     """[(samples per step, steps)] that show at most ``tokens``: whole steps only, under one step left over."""
     left = tokens // seq_len  # sequences
+    if left > MAX_SAMPLES:
+        raise RecipeError(f"phase {name}: {left:,} sequences; positions of a run are counted to {MAX_SAMPLES:,}")
     result = []
     for samples, steps in batch:
         if not 0 < samples < MAX_BATCH:

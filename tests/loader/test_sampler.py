@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gristmill.errors import ManifestError
+from gristmill.errors import ManifestError, RecipeError
 from gristmill.loader.sampler import GROUP, VERSION, Sampler
 from gristmill.mixture.schedule import compile_schedule
 from tests.loader.make import phase
@@ -170,7 +170,7 @@ def test_no_position_is_tied_to_a_source():
         assert 0.4 < share < 0.6  # 400 draws: 4 standard deviations
 
 
-@given(st.integers(0, 10**12), st.integers(1, 1 << 30), st.data())
+@given(st.integers(0, 10**12), st.integers(1, 1 << 22), st.data())  # a run of 2^62 samples, and not one of 2^64
 @settings(max_examples=60, deadline=None)
 def test_kernels_follow_the_definition_at_any_depth_of_a_run(step, batch, data):
     counts = {"a": [10_000] * 3, "b": [77_777] * 5, "c": [3]}
@@ -180,6 +180,11 @@ def test_kernels_follow_the_definition_at_any_depth_of_a_run(step, batch, data):
     many = sampler.locate_many(np.array([step]), np.array([position]))
     assert (one.source, one.epoch, one.sequence) == (many.source[0], many.epoch[0], many.sequence[0])
     assert one.shard + sampler.first_shard[one.source] == many.shard[0]
+
+
+def test_a_run_whose_positions_do_not_fit_the_kernels_is_refused():
+    with pytest.raises(RecipeError, match="positions of a run are counted to"):
+        sampler_of({"a": [10_000]}, {"a": "1"}, 1 << 30, tokens=64 * (1 << 30) * 10**12)
 
 
 def test_positions_and_steps_outside_the_run_are_refused():
