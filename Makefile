@@ -25,8 +25,8 @@ $(VENV)/dev.done: requirements/dev.txt $(VENV)/pipeline.done
 demo: $(VENV)/pipeline.done
 	@$(BIN)/gristmill demo
 
-# Tests run side by side, a file a process (tests/conftest.py says what stays together).
-BESIDE := -n auto --maxprocesses 4 --dist loadgroup
+# Tests run side by side, the tests of a file in one process.
+BESIDE := -n auto --maxprocesses 4 --dist loadfile
 
 test: $(VENV)/dev.done
 	@$(BIN)/python -m pytest -m "not slow and not browser" $(BESIDE) $(ARGS)

@@ -3,7 +3,6 @@
 Belongs here: starting and stopping services. Does not belong here: data of a stage's own tests.
 """
 
-import os
 from pathlib import Path
 
 import pytest
@@ -17,20 +16,6 @@ SHARED = ROOT.parent / "shared" / "data"
 # A first example may compile a kernel, and machines are shared: time says nothing about correctness.
 settings.register_profile("house", deadline=None)
 settings.load_profile("house")
-
-
-# Folders whose tests share something that takes long to make: one test process has it, and runs all of them.
-TOGETHER = ("checks", "end_to_end", "plan", "release", "services")
-
-
-def pytest_itemcollected(item: pytest.Item) -> None:
-    """What runs in one process when tests run side by side (``--dist loadgroup``): a file, or such a folder.
-
-    The scheduler reads the group behind the last @ of an id.
-    """
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        unit = item.path.parent if item.path.parent.name in TOGETHER else item.path
-        item._nodeid = f"{item.nodeid}@{unit.relative_to(ROOT).as_posix()}"
 
 
 @pytest.fixture(scope="session")
