@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes
 
-.PHONY: demo test test-slow lint types ui bench audit clean python
+.PHONY: demo test test-slow test-cluster lint types ui bench audit clean python
 
 python:
 	@$(PYTHON) -c 'import sys; v = sys.version_info; ok = (3, 11) <= v[:2] <= (3, 13); \
@@ -32,7 +32,11 @@ test: $(VENV)/dev.done
 	@$(BIN)/python -m pytest -m "not slow and not browser" $(BESIDE) $(ARGS)
 
 test-slow: $(VENV)/dev.done
-	@$(BIN)/python -m pytest -m "slow or browser" $(BESIDE) $(ARGS)
+	@$(BIN)/python -m pytest -m "(slow or browser) and not cluster" $(BESIDE) $(ARGS)
+
+# A crawl in pods: by hand, and before a change of the chart or of what launches. Minutes alone on the machine.
+test-cluster: $(VENV)/dev.done $(BIN)/helm
+	@$(BIN)/python -m pytest -m cluster $(ARGS)
 
 lint: $(VENV)/dev.done
 	@$(BIN)/ruff check .

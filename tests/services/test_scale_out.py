@@ -148,12 +148,14 @@ def in_pods(tmp_path_factory, mini_demo, seaweed, postgres, kubernetes):  # noqa
         site.pool.stop()
 
 
+@pytest.mark.cluster
 def test_pods_come_to_the_same_manifest(in_pods, alone):
     from gristmill.release.standing import read_hash
 
     assert read_hash(Store(in_pods.store, in_pods.mill.options()), "v1") == alone
 
 
+@pytest.mark.cluster
 def test_every_stage_of_the_grid_had_a_pod_of_its_own(in_pods):
     jobs = in_pods.cluster.posted
     assert all(j["spec"]["template"]["spec"]["serviceAccountName"] == "gristmill-launcher" for j in jobs)
@@ -162,6 +164,7 @@ def test_every_stage_of_the_grid_had_a_pod_of_its_own(in_pods):
     assert in_pods.cluster.refused == []
 
 
+@pytest.mark.cluster
 def test_a_stage_that_uses_a_gpu_goes_to_the_gpu_pool_and_no_other_does(in_pods):
     gpu = {s.name for s in FUNNEL if s.device == "gpu"}
     assert gpu
@@ -180,6 +183,7 @@ def test_a_stage_that_uses_a_gpu_goes_to_the_gpu_pool_and_no_other_does(in_pods)
         assert pod["securityContext"]["runAsNonRoot"] is True
 
 
+@pytest.mark.cluster
 def test_no_secret_is_in_any_pod_run_event_log_or_partition(in_pods, postgres):
     """Every secret of this site was made for this test, so finding one anywhere says where it leaked."""
     planted = {postgres.address.password, in_pods.mill.secret, in_pods.keeper.secret}
@@ -206,6 +210,7 @@ def test_no_secret_is_in_any_pod_run_event_log_or_partition(in_pods, postgres):
     assert secrets.token_hex(12) not in stored  # the search itself finds only what is there
 
 
+@pytest.mark.cluster
 def test_a_stages_materialisations_are_one_statement(in_pods, postgres):
     """Event batching as PostgreSQL sees it: in its own log a stage's four partitions are one INSERT.
 
@@ -222,6 +227,7 @@ def test_a_stages_materialisations_are_one_statement(in_pods, postgres):
     assert inserts == [4] * stages
 
 
+@pytest.mark.cluster
 def test_many_connections_share_few(in_pods, postgres):
     """The pool before the server: as many clients as there are pods, no more servers than its size."""
     import psycopg2
