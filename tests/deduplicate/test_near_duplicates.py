@@ -370,7 +370,12 @@ def test_signatures_are_fetched_by_range_where_there_is_no_memory_map(finished, 
     assert np.array_equal(signature_files.gather(part, host, row, 112), want)
     monkeypatch.setattr(signature_files, "GAP", 2)
     original = part.store.open_file
-    monkeypatch.setattr(part.store, "open_file", lambda *a: pa.PythonFile(_Plain(original(*a).read()), mode="r"))
+
+    def plain(*a):
+        with original(*a) as source:
+            return pa.PythonFile(_Plain(source.read()), mode="r")
+
+    monkeypatch.setattr(part.store, "open_file", plain)
     assert np.array_equal(signature_files.gather(part, host, row, 112), want)
 
 
