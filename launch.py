@@ -16,7 +16,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parent
 os.environ.setdefault("DAGSTER_HOME", str(ROOT))
-# One planned event a partition is stored at once, not one by one (see docs/decisions.md).
+# A stage's materialisations are stored at once, not one by one; planned events are not (see docs/decisions.md).
 os.environ.setdefault("DAGSTER_EVENT_BATCH_SIZE", "1000")
 if str(ROOT) not in sys.path:
     sys.path.insert(0, str(ROOT))

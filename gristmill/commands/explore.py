@@ -7,7 +7,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from gristmill.commands.places import add_pipeline, pipeline_of
+from gristmill.commands.places import add_pipeline, crawls_of, pipeline_of
 from gristmill.errors import GristmillError
 
 
@@ -38,13 +38,9 @@ def _yields(commands: Any) -> None:
 
     def call(args: argparse.Namespace) -> int:
         from gristmill.observe.yields import render, stage_yields
-        from gristmill.registry import Registry
 
         place = pipeline_of(args)
-        registry = Registry(place.store)
-        if args.crawl:
-            registry.ordinal(args.crawl)  # raises, with what there is
-        for crawl in [args.crawl] if args.crawl else registry.crawls():
+        for crawl in crawls_of(args, place.store):
             print(f"yield of {crawl}\n{render(stage_yields(place.store, place.plan, crawl))}\n")
         return 0
 

@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from gristmill.commands.places import add_pipeline, pipeline_of
+from gristmill.commands.places import add_pipeline, crawls_of, pipeline_of
 from gristmill.errors import ParameterError
 
 
@@ -20,13 +20,9 @@ def _profile(commands: Any) -> None:
 
     def call(args: argparse.Namespace) -> int:
         from gristmill.observe.profile import profile, render
-        from gristmill.registry import Registry
 
         place = pipeline_of(args)
-        registry = Registry(place.store)
-        if args.crawl:
-            registry.ordinal(args.crawl)  # raises, with what there is
-        for crawl in [args.crawl] if args.crawl else registry.crawls():
+        for crawl in crawls_of(args, place.store):
             print(f"profile of {crawl}, seconds\n{render(profile(place.store, place.plan, crawl))}\n")
         return 0
 
@@ -42,14 +38,10 @@ def _bill(commands: Any) -> None:
     def call(args: argparse.Namespace) -> int:
         from gristmill.plan import assumptions
         from gristmill.plan.bill import bill, render
-        from gristmill.registry import Registry
 
         place = pipeline_of(args)
-        registry = Registry(place.store)
-        if args.crawl:
-            registry.ordinal(args.crawl)
         values = assumptions.values(assumptions.read(args.assumptions or place.site.assumptions))
-        for crawl in [args.crawl] if args.crawl else registry.crawls():
+        for crawl in crawls_of(args, place.store):
             print(render(bill(place.store, place.plan, crawl, values)) + "\n")
         return 0
 

@@ -88,3 +88,18 @@ def pipeline_of(args: argparse.Namespace) -> Workplace:
     if file is not None:
         return Workplace(read_pipeline(file), file)
     raise GristmillError("no parameter file: pass --pipeline FILE, set GRISTMILL_PIPELINE, or run gristmill demo make")
+
+
+def crawls_of(args: argparse.Namespace, store: Store) -> list[str]:
+    """The crawl that a command names, or every crawl in order.
+
+    Raises:
+        LandingError: no such crawl; the message lists those there are.
+    """
+    from gristmill.registry import Registry
+
+    registry = Registry(store)
+    if args.crawl:
+        registry.ordinal(args.crawl)
+        return [args.crawl]
+    return registry.crawls()
