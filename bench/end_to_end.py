@@ -27,7 +27,7 @@ from bench.peer import PEERS, PeerUnavailable, run_own, run_peer
 from bench.report import Report
 
 TIMES = 2
-TEXT_TIMES = 6
+TEXT_TIMES = 12
 WORKERS = 2
 BUCKETS = 4  # a crawl of some thousand pages; 64 are for millions
 CRAWL = "BENCH-1"
