@@ -11,7 +11,7 @@ longer know, is read.
 
 import codecs
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from resiliparse.parse.encoding import detect_encoding
 
@@ -36,6 +36,7 @@ class Decoded:
         source: bom, header, meta, xml or detected.
         replaced: share of characters that are U+FFFD.
         tags: charset_conflict where the declaration was overridden.
+        utf8: the text in UTF-8, where the page came so.
     """
 
     text: str
@@ -43,6 +44,7 @@ class Decoded:
     source: str
     replaced: float
     tags: tuple[str, ...] = field(default=())
+    utf8: bytes | None = field(default=None, repr=False)
 
 
 def decode(data: bytes, header: str | None = None) -> Decoded:
@@ -72,7 +74,7 @@ def decode(data: bytes, header: str | None = None) -> Decoded:
 
 
 def _conflict(found: Decoded) -> Decoded:
-    return Decoded(found.text, found.charset, found.source, found.replaced, ("charset_conflict",))
+    return replace(found, tags=("charset_conflict",))
 
 
 def _detect(data: bytes) -> str:
@@ -125,7 +127,8 @@ def _decoded(data: bytes, name: str, source: str) -> Decoded:
     if name == "windows-1252" and REPLACEMENT in text:
         text = data.decode("latin-1").translate(_CP1252)  # the standard reads the five unused bytes as controls
     bad = text.count(REPLACEMENT)
-    return Decoded(text, name, source, bad / len(text) if text else 0.0)
+    return Decoded(text, name, source, bad / len(text) if text else 0.0,
+                   utf8=data if name == "utf-8" and not bad else None)
 
 
 _CP1252 = {b: bytes([b]).decode("windows-1252", "replace").replace(REPLACEMENT, chr(b)) for b in range(0x80, 0xA0)}
@@ -144,7 +147,8 @@ def repair(text: str) -> tuple[str, bool]:
     import ftfy
     from ftfy.badness import is_bad
 
-    if _SUSPECT.search(text) is None or (_CONTROLS.search(text) is None and not is_bad(text)):
+    if (_AFTER_LEAD.search(text) is None and _ODD_LEAD.search(text) is None) or (
+            _CONTROLS.search(text) is None and not is_bad(text)):
         return text, False
     lines = text.split("\n")
     changed = False
@@ -158,12 +162,12 @@ def repair(text: str) -> tuple[str, bool]:
 
 _CONTROLS = re.compile("[\x80-\x9f]")
 # What mojibake cannot do without: the letter of a lead byte before the sign of a continuation byte, in the usual code
-# pages; the test of ftfy itself is slow on clean text.
-_SUSPECT = re.compile(
-    "[\u221a\u201a\u251c\u2568\u2564\u252c\u0192\u2206\u0393][^\\x00-\\x7f]"
-    "|[\u00c0-\u00ff\u0100-\u017f\u0400-\u045f]"
+# pages, or a control; the test of ftfy itself is slow on clean text. Each pattern begins with a set of characters,
+# which Python looks for fast: of a pair it is the rarer one.
+_ODD_LEAD = re.compile("[\u221a\u201a\u251c\u2568\u2564\u252c\u0192\u2206\u0393][^\\x00-\x7f]")
+_AFTER_LEAD = re.compile(
     "[\u0080-\u00bf\u0152-\u0178\u017d\u017e\u0192\u02c6-\u02dd\u2010-\u2122]"
-    "|[\x80-\x9f]"
+    "(?:(?<=[\u00c0-\u00ff\u0100-\u017f\u0400-\u045f].)|(?<=[\x80-\x9f]))"
 )
 
 

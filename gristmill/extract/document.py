@@ -85,7 +85,7 @@ def extract(body: bytes, *, url: str, content_type: str, header_charset: str | N
     else:
         engine = load(params.engine)
         try:
-            page = sanitize.clean(decoded.text)
+            page = sanitize.clean(decoded.text, decoded.utf8)
             title = page.title
             result = engine.extract(Page(page.raw, url, page.title, page.traits))
         except MemoryError:

@@ -12,9 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numba import njit
+from numba import njit, uint32
 
-ROWS = 32
+LANES = 32  # rows that go through a tree together, in vectors
+MAX_DEPTH = 5  # a tree's leaves are bits of 32
+_EVERY = np.uint32(0xFFFFFFFF)
+# The place of the lowest set bit, found by multiplication (de Bruijn's sequence).
+_BRUIJN = 0x077CB531
+_PLACE = np.array([((_BRUIJN << k) & 0xFFFFFFFF) >> 27 for k in range(32)])
 
 
 @dataclass(frozen=True)
@@ -37,28 +42,44 @@ class Forest:
     base: float
 
     @cached_property
-    def _trees(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, int]:
-        """Columns, bounds and leaves of complete trees, and their depth."""
-        depth, level = 0, self.roots
-        while True:
-            level = level[self.column[level] >= 0]
-            if not len(level):
-                break
-            level = np.concatenate([self.left[level], self.right[level]])
-            depth += 1
-        inner = (1 << depth) - 1
-        columns = np.zeros((len(self.roots), inner), np.int16)
-        bounds = np.zeros((len(self.roots), inner), np.float32)
-        leaves = np.empty((len(self.roots), inner + 1), np.float32)
-        _complete(self.roots, self.column, self.threshold, self.left, self.right, depth, columns, bounds, leaves)
-        return columns, bounds, leaves, depth
+    def _trees(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+        """First node of each tree, columns, bounds and masks of nodes, leaves of trees.
+
+        After R. Ye and others, "RapidScorer", 2018, and C. Lucchese and others, "QuickScorer", 2015: every leaf is a
+        bit, from left to right; a node that sends a row right clears the leaves on its left; the row's leaf is the
+        lowest bit that is left. No step depends on the one before.
+
+        Raises:
+            ValueError: a tree is deeper than ``MAX_DEPTH``.
+        """
+        firsts, columns, bounds, masks = [0], [], [], []
+        leaves = np.zeros((len(self.roots), 32), np.float32)
+        for number, root in enumerate(self.roots.tolist()):
+            todo = [(root, 0, 32)]  # a node, and the leaves that are its
+            while todo:
+                node, low, high = todo.pop()
+                if self.column[node] < 0:
+                    leaves[number, _PLACE[low:high]] = self.threshold[node]
+                    continue
+                middle = (low + high) // 2
+                if middle == low:
+                    raise ValueError(f"a tree is deeper than {MAX_DEPTH}")
+                columns.append(int(self.column[node]))
+                bounds.append(self.threshold[node])
+                masks.append(0xFFFFFFFF & ~((1 << middle) - (1 << low)))
+                todo += [(int(self.right[node]), middle, high), (int(self.left[node]), low, middle)]
+            firsts.append(len(columns))
+        return (np.array(firsts, np.int64), np.array(columns, np.int64), np.array(bounds, np.float32),
+                np.array(masks, np.uint32), leaves)
 
     def raw(self, rows: np.ndarray) -> np.ndarray:
-        """Sum of leaves for each row of float32[n, columns]: float64[n]."""
-        out = np.full(len(rows), self.base, np.float64)
+        """Sum of leaves for each row of float32[n, columns]: float64[n]. Fastest where columns are contiguous."""
+        out = np.full(-(-len(rows) // LANES) * LANES, self.base, np.float64)
         if len(rows):
-            _evaluate(rows, *self._trees, out)
-        return out
+            turned = np.zeros((rows.shape[1], len(out)), np.float32)
+            turned[:, : len(rows)] = rows.T
+            _evaluate(turned, *self._trees, out)
+        return out[: len(rows)]
 
     def probability(self, rows: np.ndarray) -> np.ndarray:
         """Logistic of ``raw``."""
@@ -87,35 +108,19 @@ def read(path: Path) -> dict[str, Any]:
 
 
 @njit(cache=True, nogil=True)
-def _complete(roots, column, threshold, left, right, depth, columns, bounds, leaves):  # type: ignore[no-untyped-def]
-    """Write trees as complete ones of a depth: children of node k are 2k+1 and 2k+2; a leaf is repeated below."""
-    inner = (1 << depth) - 1
-    at = np.empty(2 * inner + 1, np.int32)
-    for t in range(len(roots)):
-        at[0] = roots[t]
-        for k in range(inner):
-            node = at[k]
-            if column[node] >= 0:
-                columns[t, k], bounds[t, k] = column[node], threshold[node]
-                at[2 * k + 1], at[2 * k + 2] = left[node], right[node]
-            else:
-                at[2 * k + 1] = at[2 * k + 2] = node
-        for k in range(inner + 1):
-            leaves[t, k] = threshold[at[inner + k]]
-
-
-@njit(cache=True, nogil=True)
-def _evaluate(rows, columns, bounds, leaves, depth, out):  # type: ignore[no-untyped-def]
-    """Add to ``out`` the leaf of every tree, in the order of trees: the same order, the same sum.
-
-    Some rows at a time, so that they and a tree stay in the cache; a step down is arithmetic and no jump.
-    """
-    inner = columns.shape[1]
-    for begin in range(0, len(rows), ROWS):
-        end = min(begin + ROWS, len(rows))
-        for t in range(len(columns)):
-            for i in range(begin, end):
-                k = np.int64(0)
-                for _ in range(depth):
-                    k = 2 * k + 2 - np.int64(rows[i, columns[t, k]] <= bounds[t, k])
-                out[i] += leaves[t, k - inner]
+def _evaluate(turned, firsts, columns, bounds, masks, leaves, out):  # type: ignore[no-untyped-def]
+    """Add to ``out`` the leaf of every tree, in the order of trees: the same order, the same sum."""
+    left = np.empty(LANES, np.uint32)
+    for begin in range(0, turned.shape[1], LANES):
+        sums = out[begin : begin + LANES]
+        for t in range(len(leaves)):
+            left[:] = _EVERY
+            for node in range(firsts[t], firsts[t + 1]):
+                bound = bounds[node]
+                mask = masks[node]
+                values = turned[columns[node], begin : begin + LANES]
+                for k in range(LANES):
+                    left[k] &= _EVERY if values[k] <= bound else mask
+            for k in range(LANES):
+                lowest = left[k] & (~left[k] + uint32(1))
+                sums[k] += leaves[t, uint32(lowest * uint32(_BRUIJN)) >> uint32(27)]

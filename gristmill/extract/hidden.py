@@ -9,8 +9,9 @@ import html
 import re
 
 import numpy as np
+from numba import njit, uint64
 
-from gristmill.extract import scan, tags
+from gristmill.extract import scan, sheets, tags
 from gristmill.extract.scan import Scan
 
 _LENGTH = r"\s*(?:-\s*)?0*\.?0*(?:px|em|rem|pt|%|vw|vh)?\s*(?:!important)?\s*(?:;|$)"
@@ -31,21 +32,14 @@ _CLIPPED = re.compile(r"overflow(?:-[xy])?\s*:\s*(?:hidden|clip)", re.IGNORECASE
 _SMALL = re.compile(
     r"(?:^|[;{\s])(?:max-)?(?:height|width)\s*:\s*(?:0+(?:\.0+)?|1px)(?:px|em|rem|pt|%)?\s*(?:!important)?\s*(?:;|$)",
     re.IGNORECASE)
-_MAY_HIDE = re.compile(rb"[&\\]|/\*|none|hidden|collapse|opacity|font-size|-\s*\d|clip|scale"
-                       rb"|height\s*:\s*[01]|width\s*:\s*[01]")  # of a style in lower case
-_OFTEN = (b"none", b"hidden", b"/*", b"opacity", b"font-size")  # of it, in lower case: looked for first
-# Of declarations in lower case: a pattern that ignores case tries every word at every character.
-_MAY_RULE = re.compile(r"none|hidden|collapse|opacity|font-size|indent|absolute|fixed|clip|scale|translate")
 # Text for screen readers only, and frameworks' words for display: none.
 CLASSES = frozenset((b"sr-only", b"visually-hidden", b"visuallyhidden", b"screen-reader-text", b"screen-reader-only",
                      b"d-none", b"hide-text", b"offscreen", b"off-screen", b"a11y-hidden", b"u-hidden", b"is-hidden"))
 _SHOWN_AGAIN = re.compile(rb"(?:^|\s)(?:d-(?:sm|md|lg|xl|xxl|print)-|(?:sm|md|lg|xl):(?:block|flex|inline|grid))")
 WORDS = tuple(sorted(CLASSES))
-_RULE = re.compile(r"([^{}]+)\{([^{}]*)\}")
 _SIMPLE = re.compile(r"^(?:[a-z][a-z0-9]*)?([.#])([\w-]+)$", re.IGNORECASE)
 _COMMENT = re.compile(r"/\*.*?(?:\*/|\Z)", re.DOTALL)
 _ESCAPE = re.compile(r"\\([0-9a-fA-F]{1,6})\s?")
-_NESTED = re.compile(r"@[^{};]+\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}")
 # A page that hides its whole self until a script has run means to be seen.
 _NEVER = np.zeros(len(tags.NAMES), bool)
 _NEVER[[tags.ID[n] for n in ("html", "body", "main", "article")]] = True
@@ -61,39 +55,101 @@ def hides(style: str) -> bool:
     return _CLIPPED.search(style) is not None and _SMALL.search(style) is not None
 
 
-def elements(page: Scan, seen: list[bool]) -> np.ndarray:
+def elements(page: Scan, seen: bool) -> np.ndarray:
     """Start tokens of elements that are hidden, ascending; elements inside them are not all listed.
 
-    ``seen``: which of ``WORDS`` occur in the page.
+    ``seen``: does one of ``WORDS`` occur in the page.
     """
-    started = page.kind == scan.START
-    found = started & ((page.flags & (scan.A_HIDDEN | scan.A_ARIA_HIDDEN)) != 0)
+    found = (page.kind == scan.START) & ((page.flags & (scan.A_HIDDEN | scan.A_ARIA_HIDDEN)) != 0)
     cache: dict[bytes, bool] = {}
-    by_class: dict[bytes, bool] = {}
-    for element, value in page.with_value(scan.STYLE):
+    for element in _styled(page.buf, page.kind, page.attrs).tolist():
+        value = page.value(element, scan.STYLE)
         verdict = cache.get(value)
         if verdict is None:
-            verdict = _MAY_HIDE.search(value.lower()) is not None and hides(_text(value))
-            cache[value] = verdict
+            verdict = cache[value] = hides(_text(value))
         if verdict:
             found[element] = True
     classes, ids = _style_rules(page)
-    if classes or any(seen):
-        for element, value in page.with_value(scan.CLASS):
-            verdict = by_class.get(value)
+    if classes or seen:
+        cache.clear()
+        for element in _named(page, scan.CLASS, classes | CLASSES):
+            value = page.value(element, scan.CLASS)
+            verdict = cache.get(value)
             if verdict is None:
                 names = value.split()
-                verdict = any(n in classes for n in names) or (
+                verdict = cache[value] = any(n in classes for n in names) or (
                     any(n in CLASSES for n in names) and _SHOWN_AGAIN.search(value) is None)
-                by_class[value] = verdict
             if verdict:
                 found[element] = True
     if ids:
-        for element, value in page.with_value(scan.ID):
-            if value in ids:
+        for element in _named(page, scan.ID, ids):
+            if page.value(element, scan.ID) in ids:
                 found[element] = True
     every = np.flatnonzero(found)
     return every[~_NEVER[page.tag[every]]]
+
+
+@njit(cache=True, nogil=True)
+def _styled(buf, kind, attrs):  # type: ignore[no-untyped-def]
+    """Elements whose style could hide them."""
+    out = np.empty(len(kind), np.int64)
+    n = 0
+    for t in range(len(kind)):
+        if kind[t] == scan.START and attrs[t, scan.STYLE] >= 0 and _may_hide(
+                buf, attrs[t, scan.STYLE], attrs[t, scan.STYLE + 1]):
+            out[n] = t
+            n += 1
+    return out[:n]
+
+
+@njit(cache=True, nogil=True)
+def _may_hide(buf, a, b):  # type: ignore[no-untyped-def]
+    """Is there an entity, an escape or a comment in a style, or what it takes to hide."""
+    for i in range(a, b):
+        if buf[i] == 38 or buf[i] == 92 or (buf[i] == 47 and i + 1 < b and buf[i + 1] == 42):
+            return True
+    return sheets.may_hide(buf, a, b)
+
+
+def _named(page: Scan, column: int, names: set[bytes] | frozenset[bytes]) -> list[int]:
+    """Elements with one of the names in an attribute, and a few more."""
+    slots = 64
+    while slots < 4 * len(names):
+        slots *= 2
+    found: list[int] = _with_name(page.buf, page.kind, page.attrs, column, tags.hash_set(names, slots)).tolist()
+    return found
+
+
+@njit(cache=True, nogil=True)
+def _with_name(buf, kind, attrs, column, keys):  # type: ignore[no-untyped-def]
+    """Elements with a name, between blanks, of which the hash is among the keys."""
+    mask = uint64(len(keys) - 1)
+    out = np.empty(len(kind), np.int64)
+    n = 0
+    for t in range(len(kind)):
+        a = attrs[t, column]
+        if kind[t] != scan.START or a < 0:
+            continue
+        b = attrs[t, column + 1]
+        h = uint64(0xCBF29CE484222325)
+        inside = False
+        for i in range(a, b + 1):
+            c = buf[i] if i < b else 32
+            if c == 32 or 9 <= c <= 13:
+                if inside:
+                    at = h & mask
+                    while keys[at] != 0 and keys[at] != h:
+                        at = (at + uint64(1)) & mask
+                    if keys[at] == h:
+                        out[n] = t
+                        n += 1
+                        break
+                h = uint64(0xCBF29CE484222325)
+                inside = False
+            else:
+                h = (h ^ uint64(c)) * uint64(0x100000001B3)
+                inside = True
+    return out[:n]
 
 
 def _text(value: bytes) -> str:
@@ -112,13 +168,8 @@ def _style_rules(page: Scan) -> tuple[set[bytes], set[bytes]]:
         raw = page.raw[page.start[token] : page.end[token]]
         if len(raw) > 1 << 18:
             continue
-        if not any(word in raw for word in _OFTEN) and _MAY_HIDE.search(raw.lower()) is None:
-            continue
-        sheet = _COMMENT.sub(" ", raw.decode("utf-8", "replace"))
-        if "@" in sheet:
-            sheet = _NESTED.sub(" ", sheet)
-        for selectors, body in _RULE.findall(sheet):
-            if len(body) > 2000 or _MAY_RULE.search(body.lower()) is None or not hides(body):
+        for selectors, body in sheets.rules(raw):
+            if len(body) > 2000 or not hides(body):
                 continue
             for selector in selectors.split(","):
                 match = _SIMPLE.match(selector.strip())

@@ -9,6 +9,7 @@ import html
 import re
 
 import numpy as np
+from numba import njit
 
 from gristmill.extract import mathml, scan, tags
 from gristmill.extract.scan import Scan
@@ -30,20 +31,20 @@ _WRAPPER = re.compile(r"^\{\\(?:displaystyle|textstyle|scriptstyle)\s*(.*)\}$", 
 _MATH, _SCRIPT, _IMG, _MJX, _SPAN, _DIV = (tags.ID[n] for n in ("math", "script", "img", "mjx-container", "span",
 "div"))
 MAX_FORMULA = 20_000  # bytes of LaTeX
+_IMAGES, _ANY = np.zeros(len(tags.NAMES), np.uint8), np.zeros(len(tags.NAMES), np.uint8)
+_IMAGES[_IMG] = _ANY[[_IMG, _SPAN, _DIV]] = 1  # where they have a class
+_ANY[[_MATH, _SCRIPT, _MJX]] = 2  # always
 
 
-def replacements(page: Scan, seen: list[bool]) -> list[tuple[int, int, bytes]]:
+def replacements(page: Scan, seen: bool) -> list[tuple[int, int, bytes]]:
     """Byte ranges of formulae and what stands for each, escaped as HTML text. Ascending, not nested.
 
-    ``seen``: which of ``WORDS`` occur in the page.
+    ``seen``: does one of ``WORDS`` occur in the page.
     """
     whole = page.raw
-    kinds = (_MATH, _SCRIPT, _IMG, _MJX, _SPAN, _DIV) if any(seen) else (_IMG,)
     out: list[tuple[int, int, bytes]] = []
     until = 0
-    elements = np.flatnonzero((page.kind == scan.START) & np.isin(page.tag, kinds) & (
-        (page.attrs[:, scan.CLASS] >= 0) | (page.tag == _MATH) | (page.tag == _SCRIPT) | (page.tag == _MJX)))
-    for element in elements.tolist():
+    for element in _may_be(page.kind, page.tag, page.attrs, _ANY if seen else _IMAGES).tolist():
         start = int(page.start[element])
         if start < until:
             continue
@@ -53,6 +54,19 @@ def replacements(page: Scan, seen: list[bool]) -> list[tuple[int, int, bytes]]:
             out.append((start, stop, _text(source, display)))
             until = stop
     return out
+
+
+@njit(cache=True, nogil=True)
+def _may_be(kind, tag, attrs, kinds):  # type: ignore[no-untyped-def]
+    """Elements of some kinds."""
+    out = np.empty(len(kind), np.int64)
+    n = 0
+    for t in range(len(kind)):
+        wanted = kinds[tag[t]]
+        if kind[t] == scan.START and wanted and (wanted == 2 or attrs[t, scan.CLASS] >= 0):
+            out[n] = t
+            n += 1
+    return out[:n]
 
 
 def _formula(page: Scan, whole: bytes, element: int) -> tuple[int, str, bool] | None:

@@ -4,13 +4,15 @@ Belongs here: headings as lines that begin with ``#``, list items with their bul
 tables as ``| a | b |``, preformatted text with its indentation, inline elements on the line they stand in, line
 breaks. Does not belong here: which blocks are chosen.
 """
+# Compiled code compares with each constant; the set that these rules ask for is slower there.
+# ruff: noqa: PLR1714, SIM109
 
 import html
 
 import numpy as np
 from numba import njit
 
-from gristmill.extract import scan, tags
+from gristmill.extract import tags
 from gristmill.extract.blocks import Blocks
 from gristmill.extract.scan import Scan
 
@@ -18,6 +20,7 @@ _LI, _UL, _OL, _TABLE, _TR, _TD, _TH, _PRE, _BR, _H1, _H6 = (
     tags.ID[n] for n in ("li", "ul", "ol", "table", "tr", "td", "th", "pre", "br", "h1", "h6"))
 _DT, _DD, _LISTING, _XMP, _CAPTION = (tags.ID[n] for n in ("dt", "dd", "listing", "xmp", "caption"))
 MAX_CELL = 400  # characters: a table with longer cells lays out a page, and its cells are paragraphs
+MAX_DEPTH = 8  # of items in items that is shown
 INDENT = "  "
 
 
@@ -31,11 +34,10 @@ def text(page: Blocks, chosen: np.ndarray) -> str:
     last_list = -1
     taken = np.flatnonzero(chosen)
     places = _places(scanned.tag, scanned.parent, page.element[taken]).tolist()
-    for block, (pre, item, cell, heading) in zip(taken.tolist(), places, strict=True):
-        body = _body(page, block, pre >= 0)
+    bodies = _bodies(page, taken, [place[0] >= 0 for place in places])
+    for body, (pre, item, cell, heading, here, outer_list, depth) in zip(bodies, places, strict=True):
         if not body:
             continue
-        here = _row_of(scanned, cell)
         if here != row:
             _flush(lines, scanned, row, cells)
             row, cells = here, []
@@ -43,13 +45,12 @@ def text(page: Blocks, chosen: np.ndarray) -> str:
             cells.append((cell, body))
             last_list = -1
             continue
-        outer_list = _outermost_list(scanned, item) if item >= 0 else -1
         if pre >= 0:
             lines.append((body, False))
         elif heading:
             lines.append((f"{'#' * heading} {body}", False))
         elif item >= 0:
-            indent = INDENT * (_depth(scanned, item) - 1)
+            indent = INDENT * (depth - 1)
             if item in items:
                 lines.append((f"{indent}  {body}", True))
             else:
@@ -69,73 +70,65 @@ def text(page: Blocks, chosen: np.ndarray) -> str:
 
 @njit(cache=True, nogil=True)
 def _places(tag, parent, elements):  # type: ignore[no-untyped-def]
-    """int32[n, 4]: the pre (outermost), list item and table cell (innermost) that elements are in (-1), and the level
-    of their heading (0).
+    """int32[n, 7]: the pre (outermost), list item and table cell (innermost) that elements are in (-1), the level of
+    their heading (0), the table row of the cell (-1), the outermost list of the item (-1) and how many items it is in.
     """
-    out = np.empty((len(elements), 4), np.int32)
+    out = np.empty((len(elements), 7), np.int32)
     for i in range(len(elements)):
         pre = item = cell = -1
         heading = hops = 0
         element = elements[i]
         while element >= 0 and hops < 64:
             name = tag[element]
-            if name == _PRE or name == _LISTING or name == _XMP:  # noqa: PLR1714, SIM109 - compiled code compares with each
+            if name == _PRE or name == _LISTING or name == _XMP:
                 pre = element
             elif name == _LI and item < 0 and cell < 0:
                 item = element
-            elif (name == _TD or name == _TH) and cell < 0:  # noqa: PLR1714, SIM109
+            elif (name == _TD or name == _TH) and cell < 0:
                 cell = element
             elif _H1 <= name <= _H6 and heading == 0:
                 heading = name - _H1 + 1
             element = parent[element]
             hops += 1
+        row = cell
+        while row >= 0 and tag[row] != _TR:
+            row = parent[row] if tag[row] != _TABLE else -1
+        outer_list = -1
+        depth = 0
+        element = item
+        while element >= 0:
+            name = tag[element]
+            if name == _UL or name == _OL:
+                outer_list = element
+            depth += name == _LI
+            element = parent[element]
         out[i, 0], out[i, 1], out[i, 2], out[i, 3] = pre, item, cell, heading
+        out[i, 4], out[i, 5], out[i, 6] = row, outer_list, min(depth, MAX_DEPTH)
     return out
-
-
-def _row_of(page: Scan, cell: int) -> int:
-    while cell >= 0 and page.tag[cell] != _TR:
-        if page.tag[cell] == _TABLE:
-            return -1
-        cell = int(page.parent[cell])
-    return cell
-
-
-def _outermost_list(page: Scan, item: int) -> int:
-    found = -1
-    while item >= 0:
-        if page.tag[item] in (_UL, _OL):
-            found = item
-        item = int(page.parent[item])
-    return found
-
-
-def _depth(page: Scan, item: int) -> int:
-    depth = 0
-    while item >= 0:
-        depth += page.tag[item] == _LI
-        item = int(page.parent[item])
-    return min(int(depth), 8)
 
 
 def _bullet(page: Scan, item: int) -> str:
     parent = int(page.parent[item])
     if parent < 0 or page.tag[parent] != _OL:
         return "-"
-    before = np.arange(parent + 1, item)
-    items = (page.kind[before] == scan.START) & (page.tag[before] == _LI) & (page.parent[before] == parent)
-    return f"{int(items.sum()) + 1}."
+    return f"{_earlier_items(page.kind, page.tag, page.parent, parent, item) + 1}."
+
+
+@njit(cache=True, nogil=True)
+def _earlier_items(kind, tag, parent, up, item):  # type: ignore[no-untyped-def]
+    """How many items a list has before one."""
+    found = 0
+    for t in range(up + 1, item):
+        found += kind[t] == 1 and tag[t] == _LI and parent[t] == up
+    return found
 
 
 def _flush(lines: list[tuple[str, bool]], page: Scan, row: int, cells: list[tuple[int, str]]) -> None:
     """Write the cells of a row: as one line where it is a row of data, else as paragraphs."""
     if not cells:
         return
-    first = row + 1
-    inside = np.arange(first, min(int(page.close[row]), len(page)))
-    starts = inside[(page.kind[inside] == scan.START) & (page.parent[inside] == row)
-                    & ((page.tag[inside] == _TD) | (page.tag[inside] == _TH))].tolist()
-    nested = bool(((page.kind[inside] == scan.START) & (page.tag[inside] == _TABLE)).any())
+    found, nested = _cells(page.kind, page.tag, page.parent, row, int(page.close[row]))
+    starts = found.tolist()
     if nested or len(starts) < 2 or any(len(body) > MAX_CELL for _, body in cells):
         lines.extend((body, False) for _, body in cells)
         return
@@ -146,26 +139,71 @@ def _flush(lines: list[tuple[str, bool]], page: Scan, row: int, cells: list[tupl
     lines.append((f"| {line} |", bool(lines) and lines[-1][0].startswith("| ") and "\n" not in lines[-1][0]))
 
 
+@njit(cache=True, nogil=True)
+def _cells(kind, tag, parent, row, close):  # type: ignore[no-untyped-def]
+    """The cells of a row, and whether a table is inside."""
+    last = min(close, len(kind))
+    out = np.empty(max(last - row, 0), np.int64)
+    n = 0
+    nested = False
+    for t in range(row + 1, last):
+        if kind[t] == 1:
+            nested |= tag[t] == _TABLE
+            if parent[t] == row and (tag[t] == _TD or tag[t] == _TH):
+                out[n] = t
+                n += 1
+    return out[:n], nested
+
+
 def block_text(page: Blocks, block: int) -> str:
     """The text of one block, white space folded."""
-    return _body(page, block, False)
+    return _bodies(page, np.array([block]), [False])[0]
 
 
-def _body(page: Blocks, block: int, pre: bool) -> str:
-    """A block's text; white space folds as browsers do, but in preformatted text."""
+def _bodies(page: Blocks, taken: np.ndarray, preformatted: list[bool]) -> list[str]:
+    """Blocks' texts; white space folds as browsers do, but in preformatted text."""
     scanned = page.page
-    parts: list[str] = []
-    for token in range(int(page.first[block]), int(page.last[block])):
-        kind = scanned.kind[token]
-        if kind == scan.TEXT:
-            raw = scanned.raw[scanned.start[token] : scanned.end[token]].decode("utf-8", "replace")
-            parts.append(html.unescape(raw) if "&" in raw else raw)
-        elif kind == scan.START and scanned.tag[token] == _BR:
-            parts.append("\n" if pre else "\0")
-    joined = "".join(parts)
-    if pre:
-        return "\n".join(line.rstrip() for line in joined.replace("\r\n", "\n").split("\n")).strip("\n")
-    if "\0" not in joined:
-        return " ".join(joined.split())
-    lines = (" ".join(line.split()) for line in joined.split("\0"))
-    return "\n".join(line for line in lines if line)
+    raw = scanned.raw
+    ends, pieces = _pieces(scanned.kind, scanned.tag, scanned.start, scanned.end, page.first[taken], page.last[taken])
+    listed = pieces.tolist()
+    out, at = [], 0
+    for end, pre in zip(ends.tolist(), preformatted, strict=True):
+        parts = []
+        for a, b in listed[at:end]:
+            if a < 0:
+                parts.append("\n" if pre else "\0")
+                continue
+            piece = raw[a:b].decode("utf-8", "replace")
+            parts.append(html.unescape(piece) if "&" in piece else piece)
+        at = end
+        joined = "".join(parts)
+        if pre:
+            lines = joined.replace("\r\n", "\n").split("\n")
+            out.append("\n".join(line.rstrip() for line in lines).strip("\n"))
+        elif "\0" not in joined:
+            out.append(" ".join(joined.split()))
+        else:
+            folded = (" ".join(line.split()) for line in joined.split("\0"))
+            out.append("\n".join(line for line in folded if line))
+    return out
+
+
+@njit(cache=True, nogil=True)
+def _pieces(kind, tag, start, end, first, last):  # type: ignore[no-untyped-def]
+    """Where each block's pieces end in a list of byte ranges of text; a line break is -1."""
+    ends = np.empty(len(first), np.int64)
+    room = 0
+    for b in range(len(first)):
+        room += last[b] - first[b]
+    out = np.empty((room, 2), np.int64)
+    n = 0
+    for b in range(len(first)):
+        for t in range(first[b], last[b]):
+            if kind[t] == 0:
+                out[n, 0], out[n, 1] = start[t], end[t]
+                n += 1
+            elif kind[t] == 1 and tag[t] == _BR:
+                out[n, 0], out[n, 1] = -1, -1
+                n += 1
+        ends[b] = n
+    return ends, out[:n]

@@ -11,7 +11,7 @@ from functools import cached_property
 
 import numpy as np
 
-from gristmill.extract import hidden, hints, maths, scan, tags, traits
+from gristmill.extract import cuts, hidden, hints, maths, scan, tags, traits
 from gristmill.extract.literals import Literals
 from gristmill.extract.scan import Scan
 
@@ -19,9 +19,9 @@ _MAGIC = (
     b"%PDF-", b"\x89PNG", b"GIF8", b"\xff\xd8\xff", b"PK\x03\x04", b"\x1f\x8b", b"Rar!", b"\x7fELF", b"OggS", b"ID3",
     b"RIFF", b"BZh", b"\xfd7zXZ", b"7z\xbc\xaf", b"\x00\x00\x01\x00", b"wOFF", b"wOF2", b"\xd0\xcf\x11\xe0",
 )
+_CONTROLS = bytes((*range(1, 9), 11, *range(14, 27), *range(28, 32)))
 _HTML = re.compile(r"\s*(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html|head|body)\b", re.IGNORECASE | re.DOTALL)
 # Elements whose content is no text of the page. Their markup goes too: engines parse faster without it.
-_NESTED_OPENING = re.compile(rb"<(?:!--|script)", re.IGNORECASE)
 _INERT = np.zeros(len(tags.NAMES), bool)
 for _name in ("script", "style", "noscript", "template", "iframe", "textarea", "noembed", "noframes", "object", "embed",
               "applet", "canvas", "video", "audio", "svg", "math", "datalist"):
@@ -29,10 +29,10 @@ for _name in ("script", "style", "noscript", "template", "iframe", "textarea", "
 MIN_PROSE = 40  # bytes of a piece of hidden text under which it is a label
 MIN_SUSPECT = 64  # characters of it on a page under which there is no message
 # Where hidden text is a habit of site builders: it goes, but is no sign of poisoning.
-_EXCUSED_LIST = frozenset(tags.ID[n] for n in (
+_EXCUSED = np.zeros(len(tags.NAMES), bool)
+_EXCUSED[[tags.ID[n] for n in (
     "a", "nav", "form", "button", "select", "label", "dialog", "menu", "footer", "header", "aside", "fieldset",
-    "script",
-    "img", "input", "i", "title"))
+    "script", "img", "input", "i", "title")]] = True
 _EXCUSED_HINTS = sum(1 << hints.BIT[m] for m in (
     "nav", "menu", "modal", "cookie", "newsletter", "login", "search", "form", "share", "ad", "button", "skip",
     "language",
@@ -88,7 +88,7 @@ def is_binary(body: bytes) -> bool:
     if body.startswith(_MAGIC):
         return True
     head = body[:1024]
-    control = sum(head.count(bytes([c])) for c in (*range(1, 9), 11, *range(14, 27), *range(28, 32)))
+    control = len(head) - len(head.translate(None, _CONTROLS))
     return control * 10 > len(head) > 0
 
 
@@ -97,61 +97,29 @@ def looks_like_html(text: str) -> bool:
     return _HTML.match(text[:2000]) is not None
 
 
-def clean(text: str) -> Clean:
-    """Take hidden and active content out of a page, and write maths as LaTeX."""
-    whole = text.encode("utf-8", "replace")
-    page = scan.scan(whole)
-    seen = _WORDS.occur(whole)
-    cuts: list[tuple[int, int, bytes]] = maths.replacements(page, seen[: len(maths.WORDS)])
-    gone = np.flatnonzero(
-        (page.kind == scan.SKIPPED) | ((page.kind == scan.START) & _INERT[page.tag]))
-    for token in gone.tolist():
-        cuts.append((int(page.start[token]), _end(page, token), b""))
-    cuts += [(a, b, b"") for a, b in _ambiguous_tags(page, whole)]
-    unseen = hidden.elements(page, seen[len(maths.WORDS) : -len(traits.WORDS)])
-    spans = [(int(page.start[t]), page.outer_end(t)) for t in unseen.tolist()]
-    cuts += [(a, b, b"") for a, b in spans]
-    tags_found = ("hidden_removed",) if spans else ()
-    return Clean(_splice(whole, cuts), _title(page),
-                 _prose(page, unseen) + (smuggled(text) if _SMUGGLED_IN_UTF8 in whole else 0),
-                 traits.traits(whole, seen[-len(traits.WORDS) :]), tags_found)
+def clean(text: str, whole: bytes | None = None) -> Clean:
+    """Take hidden and active content out of a page, and write maths as LaTeX.
 
-
-def _ambiguous_tags(page: Scan, whole: bytes) -> list[tuple[int, int]]:
-    """Tags that parsers read differently: cut short by the end of the page (the standard drops them), or with the
-    beginning of a comment or script inside, which some parsers would obey.
+    ``whole``: the text in UTF-8, where it is at hand.
     """
-    out = []
-    last = len(page) - 1
-    if last >= 0 and page.kind[last] in (scan.START, scan.END) and whole[int(page.end[last]) - 1] != ord(">"):
-        out.append((int(page.start[last]), int(page.end[last])))
-    places = np.array([found.start() for found in _NESTED_OPENING.finditer(whole)], np.int64)
-    tokens = np.searchsorted(page.start, places, side="right") - 1
-    inside = np.isin(page.kind[tokens], (scan.START, scan.END)) & (places > page.start[tokens])
-    out += [(int(page.start[token]), int(page.end[token])) for token in tokens[inside].tolist()]
-    return out
-
-
-def _end(page: Scan, token: int) -> int:
-    return int(page.end[token]) if page.kind[token] == scan.SKIPPED else page.outer_end(token)
-
-
-def _splice(data: bytes, cuts: list[tuple[int, int, bytes]]) -> bytes:
-    """Replace byte ranges; of nested ones the outer wins, of equal ones the first given."""
-    if not cuts:
-        return data
-    order = sorted(range(len(cuts)), key=lambda k: (cuts[k][0], -cuts[k][1], k))
-    out: list[bytes] = []
+    if whole is None:
+        whole = text.encode("utf-8", "replace")
+    page = scan.scan(whole)
+    places = _WORDS.places(whole)
+    formulae = maths.replacements(page, any(at >= 0 for at in places[: len(maths.WORDS)]))
+    unseen = hidden.elements(page, any(at >= 0 for at in places[len(maths.WORDS) : -len(traits.WORDS)]))
+    ranges = np.array([f[:2] for f in formulae], np.int64).reshape(-1, 2)
+    pieces: list[bytes] = []
     at = 0
-    for k in order:
-        start, end, new = cuts[k]
-        if start < at:
-            continue
-        out.append(data[at:start])
-        out.append(new)
+    for start, end, formula in cuts.spans(page, _INERT, unseen, ranges).tolist():
+        pieces.append(whole[at:start])
+        if formula >= 0:
+            pieces.append(formulae[formula][2])
         at = end
-    out.append(data[at:])
-    return b"".join(out)
+    pieces.append(whole[at:])
+    return Clean(b"".join(pieces), _title(page),
+                 _prose(page, unseen) + (smuggled(text) if _SMUGGLED_IN_UTF8 in whole else 0),
+                 traits.traits(whole, places[-len(traits.WORDS) :]), ("hidden_removed",) if len(unseen) else ())
 
 
 def _title(page: Scan) -> str | None:
@@ -165,57 +133,15 @@ def _title(page: Scan) -> str | None:
 def _prose(page: Scan, unseen: np.ndarray) -> int:
     """Characters of running text in hidden elements.
 
-    Menus, dialogues, forms, messages and links wait hidden on every other page until a script shows them. Text is
-    suspect where nothing could: its element has neither id nor class by which a script would find it, or it stands
-    among the paragraphs that a reader sees. ``aria-hidden`` alone hides nothing from the eye.
+    Menus, dialogues, forms, messages and links wait hidden on every other page until a script shows them.
     """
     total = 0
-    done = -1
-    for element in unseen.tolist():
-        last = int(page.close[element])
-        if element <= done or page.tag[element] in _EXCUSED_LIST or int(page.hint[element]) & _EXCUSED_HINTS:
-            continue
-        named = page.attrs[element, scan.CLASS] >= 0 or page.attrs[element, scan.ID] >= 0
-        silent = page.attrs[element, scan.STYLE] < 0 and not page.flags[element] & scan.A_HIDDEN
-        if (named or silent) and not _among_prose(page, element):
-            continue
-        if page.flags[element] & scan.A_ARIA_HIDDEN and silent:
-            continue
-        done = last
-        inside = np.arange(element + 1, min(last, len(page)))
-        for token in inside[page.kind[inside] == scan.TEXT].tolist():
-            size = int(page.end[token] - page.start[token])
-            if size < MIN_PROSE or _excused(page, token, element):
-                continue
-            words = page.raw[page.start[token] : page.end[token]].decode("utf-8", "replace").split()
-            if len(words) >= 8 or (len(words) <= 2 and size >= 3 * MIN_PROSE):  # unspaced scripts have no words
-                total += sum(map(len, words)) + len(words) - 1
+    for token in cuts.suspects(page, unseen, _EXCUSED, _EXCUSED_HINTS, MIN_PROSE).tolist():
+        size = int(page.end[token] - page.start[token])
+        words = page.raw[page.start[token] : page.end[token]].decode("utf-8", "replace").split()
+        if len(words) >= 8 or (len(words) <= 2 and size >= 3 * MIN_PROSE):  # unspaced scripts have no words
+            total += sum(map(len, words)) + len(words) - 1
     return total if total >= MIN_SUSPECT else 0
-
-
-def _among_prose(page: Scan, element: int) -> bool:
-    """Has a hidden element a neighbour that is a visible paragraph of running text."""
-    parent = int(page.parent[element])
-    if parent < 0:
-        return False
-    last = min(int(page.close[parent]), len(page))
-    siblings = np.arange(parent + 1, last)
-    siblings = siblings[(page.parent[siblings] == parent) & (page.kind[siblings] == scan.START)]
-    for other in siblings[page.tag[siblings] == tags.ID["p"]].tolist():
-        if other != element and not page.flags[other] & scan.A_HIDDEN and page.attrs[other, scan.STYLE] < 0:
-            content = page.raw[page.end[other] : page.outer_end(other)]
-            if len(content.split()) >= 8 and len(content) >= 2 * MIN_PROSE:
-                return True
-    return False
-
-
-def _excused(page: Scan, token: int, top: int) -> bool:
-    element = int(page.parent[token])
-    while element > top:
-        if page.tag[element] in _EXCUSED_LIST or int(page.hint[element]) & _EXCUSED_HINTS:
-            return True
-        element = int(page.parent[element])
-    return False
 
 
 def smuggled(text: str) -> int:
@@ -229,7 +155,7 @@ def visible(text: str) -> str:
     """Text without invisible characters: zero-width ones (but joiners where a script needs them), bidi overrides,
     tags.
     """
-    if _INVISIBLE.search(text) is None:
+    if text.isascii() or _INVISIBLE.search(text) is None:
         return text
     kept = {m.start() for m in _JOINED.finditer(text)}
     if not kept:
@@ -243,4 +169,6 @@ def tidy(text: str) -> str:
         text = _CONTROL.sub("", text.replace("\r\n", "\n")).translate(_SPACES)
     if " \n" in text or "\t\n" in text or text[-1:].isspace() or not text.isascii():
         text = "\n".join(line.rstrip() for line in text.split("\n"))
-    return _BLANKS.sub("\n\n", text).strip("\n")
+    if "\n\n\n" in text:
+        text = _BLANKS.sub("\n\n", text)
+    return text.strip("\n")

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-from numba import njit, uint64
+from numba import njit, uint8, uint64
 
 from gristmill.extract import hints, tags
 
 TEXT, START, END, RAW, SKIPPED = 0, 1, 2, 3, 4
 # Columns of ``Scan.attrs``: byte ranges of attribute values in the page; -1 where absent.
 CLASS, ID, STYLE, TYPE = 0, 2, 4, 6
-A_HIDDEN, A_ARIA_HIDDEN, A_HREF, A_SELF_CLOSING = 1, 2, 4, 8
+A_HIDDEN, A_ARIA_HIDDEN, A_HREF, A_SELF_CLOSING, A_NESTED = 1, 2, 4, 8, 16
 
 _H = {n: uint64(tags.name_hash(n)) for n in ("class", "id", "style", "type", "hidden", "aria-hidden", "href", "role",
                                              "itemprop")}
@@ -30,6 +30,14 @@ _TAG_SLOTS = 1024
 _P, _LI, _DT, _DD, _TR, _TD, _TH, _OPTION = (tags.ID[n] for n in ("p", "li", "dt", "dd", "tr", "td", "th", "option"))
 _UL, _OL, _DL, _TABLE, _HTML, _BODY, _A = (tags.ID[n] for n in ("ul", "ol", "dl", "table", "html", "body", "a"))
 _THEAD, _TBODY, _TFOOT = (tags.ID[n] for n in ("thead", "tbody", "tfoot"))
+_SCRIPT = np.frombuffer(b"script", np.uint8)
+_LOWER = np.arange(256, dtype=np.uint8)
+_LOWER[65:91] += 32
+_LETTER = np.zeros(256, np.uint8)  # a letter in lower case; 0 for all else
+_LETTER[65:91] = _LETTER[97:123] = np.arange(97, 123)
+_STOPS = np.zeros(256, np.uint8)  # what ends a name; 2 where it may begin an attribute's name
+_STOPS[[9, 10, 12, 13, 32, 47, 62]] = 1
+_STOPS[61] = 2
 _REACH = 256  # how far up an end tag looks for its element
 
 
@@ -43,7 +51,7 @@ class Scan:
         tag: int32, ``tags.ID`` of START, END and RAW.
         start, end: int32 byte ranges of tokens.
         attrs: int32[n, 8] byte ranges of class, id, style, type values.
-        flags: uint8, A_HIDDEN ... of START.
+        flags: uint8, A_HIDDEN ... of START; A_NESTED (the beginning of a comment or script inside) of END too.
         hint: uint64, what the words of class, id, role and itemprop speak of (``hints.py``), of START.
         parent: int32, the element a token is in; -1 at the top. A START's parent is its element's.
         close: int32, of START: the token that ended it (its END, or what implied the end), or n. A void element's own
@@ -104,14 +112,14 @@ def scan(page: bytes) -> Scan:
     """Scan a page in UTF-8."""
     buf = np.frombuffer(page, np.uint8)
     room = 2 * page.count(b"<") + 2
-    kind, tag = np.empty(room, np.uint8), np.zeros(room, np.int32)
+    kind, tag = np.empty(room, np.uint8), np.empty(room, np.int32)
     start, end = np.empty(room, np.int32), np.empty(room, np.int32)
-    attrs = np.full((room, 8), -1, np.int32)
-    flags, hint = np.zeros(room, np.uint8), np.zeros(room, np.uint64)
+    attrs = np.empty((room, 8), np.int32)
+    flags, hint = np.empty(room, np.uint8), np.empty(room, np.uint64)
     tag_keys, tag_values, hint_keys, hint_values = _tables()
     n = _tokens(buf, tag_keys, tag_values, hint_keys, hint_values, tags.FLAGS, kind, tag, start, end, attrs, flags,
     hint)
-    parent, close, depth = np.full(n, -1, np.int32), np.full(n, n, np.int32), np.zeros(n, np.int32)
+    parent, close, depth = np.empty(n, np.int32), np.full(n, n, np.int32), np.zeros(n, np.int32)
     _nest(kind[:n], tag[:n], tags.FLAGS, flags, parent, close, depth)
     return Scan(page, buf, kind[:n], tag[:n], start[:n], end[:n], attrs[:n], flags[:n], hint[:n], parent, close, depth)
 
@@ -147,8 +155,8 @@ def _hints_of(buf, a, b, keys, values):  # type: ignore[no-untyped-def]
     small = False
     for i in range(a, b + 1):
         c = buf[i] if i < b else 32
-        letter = 97 <= c <= 122 or 65 <= c <= 90
-        if size > 0 and (not letter or (small and 65 <= c <= 90)):
+        letter = _LETTER[c]
+        if size > 0 and (letter == 0 or (small and c < 97)):
             v = _find(keys, values, h)
             if v > 0:
                 mask |= uint64(1) << uint64(v - 1)
@@ -156,7 +164,7 @@ def _hints_of(buf, a, b, keys, values):  # type: ignore[no-untyped-def]
             size = 0
         if letter:
             small = c >= 97
-            h = (h ^ uint64(_lower(c))) * uint64(0x100000001B3)
+            h = (h ^ uint64(letter)) * uint64(0x100000001B3)
             size += 1
     return mask
 
@@ -177,8 +185,11 @@ def _attributes(buf, i, n, row, hint_keys, hint_values):  # type: ignore[no-unty
         flags &= ~8
         h = uint64(0xCBF29CE484222325)
         first = i
-        while i < n and not (_blank(buf[i]) or buf[i] == 47 or buf[i] == 62 or (buf[i] == 61 and i > first)):
-            h = (h ^ uint64(_lower(buf[i]))) * uint64(0x100000001B3)
+        while i < n:
+            c = buf[i]
+            if _STOPS[c] and (_STOPS[c] == 1 or i > first):
+                break
+            h = (h ^ uint64(_LOWER[c])) * uint64(0x100000001B3)
             i += 1
         while i < n and _blank(buf[i]):
             i += 1
@@ -190,10 +201,8 @@ def _attributes(buf, i, n, row, hint_keys, hint_values):  # type: ignore[no-unty
             if i < n and (buf[i] == 34 or buf[i] == 39):
                 quote = buf[i]
                 a = i + 1
-                i = a
-                while i < n and buf[i] != quote:
-                    i += 1
-                b = i
+                b = _seek(buf, a, n, quote)
+                i = b
                 i += 1
             else:
                 a = i
@@ -225,11 +234,49 @@ def _attributes(buf, i, n, row, hint_keys, hint_values):  # type: ignore[no-unty
 
 
 @njit(cache=True, nogil=True)
+def _nested(buf, a, b):  # type: ignore[no-untyped-def]
+    """Does a comment or a script begin in buf[a:b]."""
+    i = _seek(buf, a, b, 60)
+    while i < b:
+        if i + 3 < b and buf[i + 1] == 33:
+            if buf[i + 2] == 45 and buf[i + 3] == 45:
+                return True
+        elif i + 6 < b:
+            same = True
+            for k in range(6):
+                if _lower(buf[i + 1 + k]) != _SCRIPT[k]:
+                    same = False
+                    break
+            if same:
+                return True
+        i = _seek(buf, i + 1, b, 60)
+    return False
+
+
+@njit(cache=True, nogil=True)
+def _seek(buf, i, n, byte):  # type: ignore[no-untyped-def]
+    """The first place of a byte in buf[i:n], n where it is not there; 32 bytes at a time, which vectors compare."""
+    at = uint64(i)
+    end = uint64(n)
+    while at + uint64(32) <= end:
+        hit = uint8(0)
+        for k in range(32):
+            hit |= uint8(buf[at + uint64(k)] == byte)
+        if hit:
+            break
+        at += uint64(32)
+    while at < end and buf[at] != byte:
+        at += uint64(1)
+    return np.int64(at)
+
+
+@njit(cache=True, nogil=True)
 def _raw_end(buf, i, n, a, b):  # type: ignore[no-untyped-def]
     """Where ``</name`` begins, at or after byte ``i``; the name is buf[a:b]. n where it never does."""
     size = b - a
+    i = _seek(buf, i, n, 60)
     while i < n:
-        if buf[i] == 60 and i + 1 < n and buf[i + 1] == 47 and i + 2 + size <= n:
+        if i + 1 < n and buf[i + 1] == 47 and i + 2 + size <= n:
             same = True
             for k in range(size):
                 if _lower(buf[i + 2 + k]) != _lower(buf[a + k]):
@@ -239,7 +286,7 @@ def _raw_end(buf, i, n, a, b):  # type: ignore[no-untyped-def]
                 e = i + 2 + size
                 if e >= n or _blank(buf[e]) or buf[e] == 47 or buf[e] == 62:
                     return i
-        i += 1
+        i = _seek(buf, i + 1, n, 60)
     return n
 
 
@@ -274,14 +321,19 @@ def _tokens(buf, tag_keys, tag_values, hint_keys, hint_values, tag_flags,  # typ
     i = 0
     t = 0
     while i < n:
+        tag[t] = 0
+        flags[t] = 0
+        hint[t] = 0
+        for k in range(8):
+            attrs[t, k] = -1
         c = buf[i + 1] if buf[i] == 60 and i + 1 < n else 0
         opening = 97 <= _lower(c) <= 122
         closing = c == 47 and i + 2 < n and 97 <= _lower(buf[i + 2]) <= 122
         if not opening and not closing and not (c == 33 or c == 63 or c == 47):
-            j = i + 1
-            while j < n and not (buf[j] == 60 and j + 1 < n and (
+            j = _seek(buf, i + 1, n, 60)
+            while j < n and not (j + 1 < n and (
                     97 <= _lower(buf[j + 1]) <= 122 or buf[j + 1] == 33 or buf[j + 1] == 63 or buf[j + 1] == 47)):
-                j += 1
+                j = _seek(buf, j + 1, n, 60)
             kind[t] = 0
             start[t] = i
             end[t] = j
@@ -298,20 +350,22 @@ def _tokens(buf, tag_keys, tag_values, hint_keys, hint_values, tag_flags,  # typ
         a = i + (1 if opening else 2)
         b = a
         h = uint64(0xCBF29CE484222325)
-        while b < n and not (_blank(buf[b]) or buf[b] == 47 or buf[b] == 62):
-            h = (h ^ uint64(_lower(buf[b]))) * uint64(0x100000001B3)
+        while b < n and _STOPS[buf[b]] != 1:
+            h = (h ^ uint64(_LOWER[buf[b]])) * uint64(0x100000001B3)
             b += 1
         name = _find(tag_keys, tag_values, h)
         tag[t] = name
         i, seen, words = _attributes(buf, b, n, attrs[t], hint_keys, hint_values)
         end[t] = i
+        nested = 16 if _nested(buf, a, i) else 0
         if closing:
             kind[t] = 2
+            flags[t] = nested
             attrs[t, :] = -1
             t += 1
             continue
         kind[t] = 1
-        flags[t] = seen
+        flags[t] = seen | nested
         hint[t] = words
         t += 1
         if tag_flags[name] & 2:
@@ -321,6 +375,10 @@ def _tokens(buf, tag_keys, tag_values, hint_keys, hint_values, tag_flags,  # typ
                 tag[t] = name
                 start[t] = i
                 end[t] = j
+                flags[t] = 0
+                hint[t] = 0
+                for k in range(8):
+                    attrs[t, k] = -1
                 t += 1
             i = j
     return t

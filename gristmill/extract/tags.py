@@ -4,6 +4,8 @@ Belongs here: names, numbers, and the sets that the HTML standard's tree constru
 the scanner (``scan.py``) and what words in class names mean (``hints.py``).
 """
 
+from collections.abc import Iterable
+
 import numpy as np
 
 UNKNOWN = 0
@@ -71,6 +73,17 @@ def bytes_hash(data: bytes) -> int:
     for byte in data:
         h = ((h ^ byte) * FNV_PRIME) & _MASK
     return h
+
+
+def hash_set(names: Iterable[bytes], size: int) -> np.ndarray:
+    """Open addressing: uint64 keys; an empty slot's key is 0. ``size`` is a power of two."""
+    keys = np.zeros(size, np.uint64)
+    for name in names:
+        at = bytes_hash(name) & (size - 1)
+        while keys[at]:
+            at = (at + 1) & (size - 1)
+        keys[at] = bytes_hash(name)
+    return keys
 
 
 def hash_table(names: dict[str, int], size: int) -> tuple[np.ndarray, np.ndarray]:

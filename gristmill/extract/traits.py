@@ -6,8 +6,6 @@ worth, which is learnt (``measures.py``).
 
 import re
 
-from gristmill.extract.literals import Literals
-
 # Order is part of the trained weights: append only.
 NAMES = (
     "og_article", "og_product", "og_website", "published", "ld_article", "ld_product", "ld_list", "ld_forum",
@@ -42,18 +40,16 @@ _DATED, _TYPED, _SCHEMA, _PRESS = (
     (b"article:published_time", b"datePublished"), (b'"@type"',), (b"schema.org/",), (b"wp-content", b"wp-includes"))
 _CASED = (_OG, *_DATED, *_TYPED, *_SCHEMA, *_PRESS)  # looked for as they are, where any case of them occurs
 WORDS = (*(w for w, _ in _SOFTWARE), *(w.lower() for w in _CASED))
-_WORDS = Literals(WORDS)
 
 
-def traits(page: bytes, seen: list[bool]) -> int:
+def traits(page: bytes, places: list[int]) -> int:
     """Bits of the traits (``NAMES``) that a page has. Literals are looked for first: patterns are slow on a whole
     page.
 
-    ``seen``: which of ``WORDS`` occur in the page.
+    ``places``: where each of ``WORDS`` first occurs in the page, or -1.
     """
     head = page[:LIMIT] if len(page) > LIMIT else page
-    if len(page) > LIMIT:
-        seen = _WORDS.occur(head)
+    seen = [0 <= at <= LIMIT - len(word) for word, at in zip(WORDS, places, strict=True)]
     some = {w for w, there in zip(_CASED, seen[len(_SOFTWARE) :], strict=True) if there}
 
     def has(words: tuple[bytes, ...]) -> bool:
@@ -63,12 +59,12 @@ def traits(page: bytes, seen: list[bool]) -> int:
     if has(_DATED):
         found.add("published")
     if has(_TYPED):
-        kinds = set(_LD.findall(head))
+        kinds = _named(_LD, _TYPED[0], head)
         found.update(name for name, members in _LD_KINDS.items() if kinds & members)
         if any(k.endswith(b"Article") for k in kinds):
             found.add("ld_article")
     if has(_SCHEMA):
-        kinds = set(_MICRO.findall(head))
+        kinds = _named(_MICRO, _SCHEMA[0], head)
         if any(b"Article" in k or k.startswith(b"BlogPosting") for k in kinds):
             found.add("micro_article")
         if any(k.startswith((b"Product", b"Offer")) for k in kinds):
@@ -77,6 +73,18 @@ def traits(page: bytes, seen: list[bool]) -> int:
         found.add("wordpress")
     found.update(kind for (_, kind), there in zip(_SOFTWARE, seen, strict=False) if there)
     return sum(1 << number for number, name in enumerate(NAMES) if name in found)
+
+
+def _named(pattern: re.Pattern[bytes], literal: bytes, head: bytes) -> set[bytes]:
+    """The names that a pattern finds, which begins with a literal."""
+    found = set()
+    at = head.find(literal)
+    while at >= 0:
+        match = pattern.match(head, at)
+        if match is not None:
+            found.add(match.group(1))
+        at = head.find(literal, at + 1 if match is None else match.end())
+    return found
 
 
 def _og(head: bytes) -> set[str]:
