@@ -1,4 +1,4 @@
-"""Tokenising on one core beside the reference libraries, and the cost of a new manifest after a threshold changed.
+"""Tokenising on one core beside the reference libraries.
 
 Each engine runs in a process of its own on text that it sees for the first time: both fast engines and tiktoken keep
 pieces, so a second pass measures a cache. Ids are compared on all of it, and on fuzzed strings.
@@ -138,51 +138,10 @@ def fuzzed_equal(tokenizer: Path) -> int:
     return different
 
 
-def rebuilding(report: Report) -> None:
-    """A new threshold and an opt-out: time against the catalogue's size, and shards rewritten (none)."""
-    from gristmill.mixture import recipe as recipes
-    from gristmill.release.manifest import build_manifest
-    from gristmill.release.tombstones import forget
-    from tests.release.world import World, many
-
-    seconds = {}
-    for n in (500, 2000):
-        with tempfile.TemporaryDirectory() as folder:
-            world = World.make(Path(folder), buckets=4, shard_tokens=50_000)
-            world.ready("A", many(n, hosts=40))
-
-            def build(world: World, version: str, at: float) -> float:
-                recipe = recipes.parse({
-                    "sources": {
-                        n: {"where": f"ensemble_percentile {s} {at}"} for n, s in (("hi", ">="), ("lo", "<"))
-                    },
-                    "phases": [{"name": "p", "tokens": 20_000, "seq_len": 64, "samples_per_step": 8,
-                                "weights": {"hi": "0.5", "lo": "0.5"}}],
-                })  # fmt: skip
-                start = time.perf_counter()
-                build_manifest(world.store, world.plan, world.site, recipe, version)
-                return time.perf_counter() - start
-
-            build(world, "v1", 0.5)
-            before = {p: world.store.blobs.local(p).stat().st_mtime_ns for p, _ in world.store.blobs.list("shards")}
-            forget(world.store, "h3.example.org")
-            seconds[n] = min(build(world, f"v{i}", 0.4 + i / 50) for i in range(2, 5))
-            after = {p: world.store.blobs.local(p).stat().st_mtime_ns for p, _ in world.store.blobs.list("shards")}
-            changed = sum(after[p] != t for p, t in before.items()) + len(set(after) - set(before))
-            report.add(
-                f"shards written by a new threshold and an opt-out, {n} documents", changed, 0, None, "0", changed == 0
-            )
-    report.add(
-        "manifest rebuild, s: 2,000 documents / 500", seconds[2000], seconds[500], seconds[2000] / seconds[500],
-        "<= 4 x the time for 4 x the catalogue", seconds[2000] / seconds[500] <= 4,
-    )  # fmt: skip
-
-
 def main() -> None:
     """All of it."""
     report = Report("tokens")
     tokenising(report)
-    rebuilding(report)
     report.write()
 
 

@@ -7,6 +7,7 @@ themselves, and create-exclusive is ``If-None-Match: *``.
 
 import contextlib
 import errno
+import hashlib
 import io
 import os
 import shutil
@@ -25,6 +26,7 @@ from gristmill.observe import profile_meter as meter
 
 TMP_PREFIX = ".tmp-"
 CREATE_TRIES = 3
+PIECE = 8 << 20
 READ_AHEAD = 256 << 10  # bytes of a ranged read; a Parquet footer fits in one
 _REFUSALS = ("403 Forbidden", "AccessDenied", "SignatureDoesNotMatch", "InvalidAccessKeyId")  # some are plain errors
 
@@ -376,6 +378,23 @@ class _RangedObject(io.RawIOBase):
         buffer[: len(data)] = data
         self._at += len(data)
         return len(data)
+
+
+def pieces(blobs: Blobs, path: str) -> Iterator[bytes]:
+    """An object's bytes, PIECE at a time. Raises FileNotFoundError."""
+    size = blobs.size(path)
+    if size is None:
+        raise FileNotFoundError(f"{blobs.root}/{path}")
+    for start in range(0, size, PIECE):
+        yield blobs.get_range(path, start, min(PIECE, size - start))
+
+
+def sha256_of(blobs: Blobs, path: str) -> str:
+    """sha256 (hex) of an object of any size. Raises FileNotFoundError."""
+    found = hashlib.sha256()
+    for piece in pieces(blobs, path):
+        found.update(piece)
+    return found.hexdigest()
 
 
 def open_blobs(root: str | Path, options: Mapping[str, Any] | None = None) -> Blobs:

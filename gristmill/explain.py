@@ -347,7 +347,7 @@ def _sources(store: Store, version: str, body: dict[str, Any], entry: dict[str, 
             places[shard] = ordinal
     out, opened = [], None
     for name, source in body["sources"].items():
-        for shard in (s["hash"] for s in source["shards"] if s["hash"] in places):
+        for shard in (s for s in places if source.rows(s)):
             opened = opened or open_manifest(store.root, version, options=_options(store))
             ordinals = opened.selection.ordinals(name, shard)
             if ordinals is None or (ordinals == places[shard]).any():

@@ -3,7 +3,6 @@
 Belongs here: choosing documents and handing them to the formats. Does not belong here: the formats.
 """
 
-import io
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,8 +14,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from gristmill.acquire import origin
+from gristmill.errors import ManifestError
 from gristmill.funnel import BY_NAME, Plan
 from gristmill.interchange import jsonl, megatron
+from gristmill.loader.shards import Shards
 from gristmill.params import SiteConfig
 from gristmill.partition import Partition
 from gristmill.release.standing import read_manifest
@@ -98,22 +99,33 @@ def tokens(store: Store, version: str, source: str | None = None) -> Iterator[np
     """Token ids of every document that a version selects (of one source, or of all), shard by shard.
 
     Raises:
-        ManifestError: no such version, or the selection names what is not there.
+        ManifestError: no such version, or the selection is not its own.
         ShardError: a shard is damaged.
     """
     manifest, _ = read_manifest(store, version)
-    selection = pq.read_table(io.BytesIO(store.blobs.get(manifest["selection"]["path"])))
-    paths = {s["hash"]: s["path"] for entry in manifest["sources"].values() for s in entry["shards"]}
-    for row in selection.to_pylist():
-        if source is not None and row["source"] != source:
-            continue
-        path = paths[row["shard"]]
-        data = store.blobs.get(f"{path}.bin")
-        index = shard.verify(data, store.blobs.get(f"{path}.idx"), row["shard"], path)
-        values = np.frombuffer(data, "<u4")
-        ordinals = range(index.documents) if row["ordinals"] is None else sorted(row["ordinals"])
-        for i in ordinals:
-            yield values[int(index.offsets[i]) : int(index.offsets[i + 1])]
+    for name, shards in sorted(manifest["sources"].items()):
+        if source is None or name == source:
+            yield from _tokens(store, manifest["selection"]["path"], name, shards)
+
+
+def _tokens(store: Store, selection: str, source: str, shards: Shards) -> Iterator[np.ndarray]:
+    at = 0  # both are in the order of hashes
+    with store.blobs.open_input(selection) as handle:
+        file = pq.ParquetFile(handle)
+        for batch in file.iter_batches(batch_size=1024, use_threads=False):
+            for row in batch.filter(pc.equal(batch.column("source"), source)).to_pylist():
+                if at == len(shards) or shards.hash(at) != row["shard"]:
+                    raise ManifestError(f"{selection} lists other shards of source {source} than the manifest")
+                path = shards.path(at)
+                at += 1
+                data = store.blobs.get(f"{path}.bin")
+                index = shard.verify(data, store.blobs.get(f"{path}.idx"), row["shard"], path)
+                values = np.frombuffer(data, "<u4")
+                ordinals = range(index.documents) if row["ordinals"] is None else sorted(row["ordinals"])
+                for i in ordinals:
+                    yield values[int(index.offsets[i]) : int(index.offsets[i + 1])]
+    if at != len(shards):
+        raise ManifestError(f"{selection} lists other shards of source {source} than the manifest")
 
 
 def export_megatron(store: Store, version: str, folder: str | Path, source: str | None = None) -> list[Path]:

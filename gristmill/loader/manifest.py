@@ -1,20 +1,14 @@
 """Reading a manifest: pins, phases, and the shards of every source in compact columns.
 
-Belongs here: parsing and checking ``manifest.json`` and looking up selected documents. Does not belong here: building
-one (``release/manifest.py``), or turning it into samples (``sampler.py``).
-
-A manifest of 10^6 shards must stay under 1 GB in memory, so shards are folded into arrays while it is parsed.
+Belongs here: finding and checking ``manifest.json``, and looking up selected documents. Does not belong here: the
+columns and the parser (``shards.py``), building one (``release/manifest.py``), drawing samples of it (``sampler.py``).
 """
 
 import hashlib
-import json
-import mmap
 import os
-import re
 import threading
-from array import array
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -28,6 +22,7 @@ import pyarrow.parquet as pq
 from gristmill.errors import ManifestError
 from gristmill.loader.places import Place, open_place
 from gristmill.loader.sampler import Sampler
+from gristmill.loader.shards import PIECE, Shards, fold
 from gristmill.mixture.schedule import Schedule, compile_schedule
 
 FORMAT = 1
@@ -35,43 +30,7 @@ KIND = "gristmill-manifest"
 VERIFY_SELECTION_BYTES = 256 << 20  # a larger selection is checked by its counts, document by document, not by its hash
 GROUPS_IN_MEMORY = 8
 
-# A shard's entry: an object without objects in it that counts its selected tokens.
-_SHARD = re.compile(rb'\{[^{}]*"selected_tokens":[^{}]*\}')
-
 I64 = npt.NDArray[np.int64]
-
-
-@dataclass(frozen=True)
-class Shards:
-    """The shards of one source, as columns; row i is the i-th shard of the manifest.
-
-    Attributes:
-        hashes: uint8 [shards, 32], content hashes.
-        strata: their strata, as indices into ``stratum_names``.
-        stratum_names: distinct strata.
-        counts: int64 [shards, 4]: n_docs, n_tokens, selected_docs, selected_tokens.
-        layouts: {layout: int64 [shards]}, sequences of each shard.
-        odd_paths: {row: path} where a shard does not lie at its usual place.
-    """
-
-    hashes: npt.NDArray[np.uint8]
-    strata: npt.NDArray[np.int32]
-    stratum_names: tuple[str, ...]
-    counts: I64
-    layouts: Mapping[str, I64]
-    odd_paths: Mapping[int, str]
-
-    def __len__(self) -> int:
-        return len(self.hashes)
-
-    def hash(self, row: int) -> str:
-        """Content hash (hex) of a shard."""
-        return self.hashes[row].tobytes().hex()
-
-    def path(self, row: int) -> str:
-        """Where a shard lies below the root, without the suffix of its four files."""
-        usual = _usual_path(self.stratum_names[self.strata[row]], self.hash(row))
-        return self.odd_paths.get(row, usual)
 
 
 @dataclass(frozen=True)
@@ -238,54 +197,31 @@ def open_manifest(
     text = str(manifest)
     path = text if text.endswith(".json") else f"manifests/{text}/manifest.json"
     try:
-        data = _read(where, path)
+        body, found, broken = fold(_pieces(where, path))
     except FileNotFoundError as error:
         raise ManifestError(f"no manifest {text} in {where.root}") from error
-    digest = hashlib.sha256(data).hexdigest()
-    if expected_hash is not None and digest != expected_hash:
-        raise ManifestError(f"manifest {text} has hash {digest}, pinned is {expected_hash}")
-    try:
-        body = _parse(data)
-    except ValueError as error:
-        raise ManifestError(f"{where.root}/{path} is not JSON: {error}") from error
-    return _checked(where, path, digest, body)
+    if expected_hash is not None and found != expected_hash:
+        raise ManifestError(f"manifest {text} has hash {found}, pinned is {expected_hash}")
+    if broken is not None:
+        raise ManifestError(f"{where.root}/{path} is not JSON: {broken}") from broken
+    return _checked(where, path, found, body)
 
 
-def _read(place: Place, path: str) -> Any:
+def _pieces(place: Place, path: str) -> Iterator[bytes]:
     """The bytes below the root, or else of a file on this machine. Raises FileNotFoundError."""
     here = Path(path)
     below = here if here.is_absolute() else place.local(path)
+    file: Any
     if below is not None:
-        return _map(below if below.is_file() else here)
-    try:
-        return place.read(path)
-    except FileNotFoundError:
-        return _map(here)
-
-
-def _map(path: Path) -> Any:
-    with path.open("rb") as file:
-        return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if path.stat().st_size else b""
-
-
-def _parse(data: Any) -> Any:
-    """The manifest with every source's shards folded into ``Shards``.
-
-    Shard entries are flat objects, nearly all of the text. They are taken out piece by piece, so neither the whole text
-    as a string nor a million dictionaries ever exist; what is left is an ordinary small JSON.
-    """
-    collector = _Collector()
-    rest, entries, at = [], [], 0
-    for match in _SHARD.finditer(data):
-        rest.append(data[at : match.start()])
-        entries.append(match.group())
-        at = match.end()
-        if len(entries) == 4096:
-            collector.take(json.loads(b"[" + b",".join(entries) + b"]"))
-            entries.clear()
-    collector.take(json.loads(b"[" + b",".join(entries) + b"]"))
-    rest.append(data[at:])
-    return json.loads(b"null".join(rest), object_hook=collector.fold)
+        file = (below if below.is_file() else here).open("rb")
+    else:
+        try:
+            file = place.open(path)
+        except FileNotFoundError:
+            file = here.open("rb")
+    with file:
+        while piece := file.read(PIECE):
+            yield piece
 
 
 def _checked(place: Place, path: str, digest: str, body: Any) -> Manifest:
@@ -306,42 +242,3 @@ def _checked(place: Place, path: str, digest: str, body: Any) -> Manifest:
         )
     except (KeyError, AttributeError) as error:
         raise ManifestError(f"{place.root}/{path} lacks {error}") from error
-
-
-def _usual_path(stratum: str, hash_: str) -> str:
-    return f"shards/{stratum}/{hash_}/shard_00000"
-
-
-class _Collector:
-    """Shard entries as columns, and their place in the sources they belong to; both in the text's order."""
-
-    def __init__(self) -> None:
-        self._names: dict[str, int] = {}
-        self._hashes = bytearray()
-        self._strata = array("i")
-        self._counts = array("q")
-        self._odd: dict[int, str] = {}
-        self._given = 0
-
-    def take(self, entries: list[dict[str, Any]]) -> None:
-        """Append entries to the columns."""
-        for entry in entries:
-            if entry["path"] != _usual_path(entry["stratum"], entry["hash"]):
-                self._odd[len(self._strata)] = entry["path"]
-            self._hashes += bytes.fromhex(entry["hash"])
-            self._strata.append(self._names.setdefault(entry["stratum"], len(self._names)))
-            self._counts.extend(
-                (entry["n_docs"], entry["n_tokens"], entry["selected_docs"], entry["selected_tokens"]))
-
-    def fold(self, entry: dict[str, Any]) -> Any:
-        """The ``object_hook``: a source becomes its Shards, everything else stays."""
-        if "shards" not in entry or "layouts" not in entry:
-            return entry
-        first, last = self._given, self._given + len(entry["shards"])
-        self._given = last
-        return Shards(
-            np.frombuffer(bytes(self._hashes[32 * first : 32 * last]), np.uint8).reshape(-1, 32),
-            np.array(self._strata[first:last], np.int32), tuple(self._names),
-            np.array(self._counts[4 * first : 4 * last], np.int64).reshape(-1, 4),
-            {name: np.array(sizes, np.int64) for name, sizes in entry["layouts"].items()},
-            {row - first: path for row, path in self._odd.items() if first <= row < last})

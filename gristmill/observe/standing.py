@@ -25,7 +25,8 @@ from gristmill.observe.history import REPORT, family
 from gristmill.registry import Registry
 from gristmill.release import tombstones
 from gristmill.release.expiring import expiring
-from gristmill.release.standing import read_manifest, registered, shard_paths
+from gristmill.release.shard_set import NameSet, ShardSet
+from gristmill.release.standing import read_manifest, registered
 from gristmill.release.versions import verify
 from gristmill.schemas import ROBOTS
 from gristmill.store import MANIFEST, Key, Store
@@ -123,9 +124,9 @@ def shards(store: Store, plan: Plan, _now: dt.datetime) -> Standing:
     wrong = verify(store, versions[-1])
     manifest, _ = read_manifest(store, versions[-1])
     newest = max((Registry(store).ordinals().get(c, -1) for c in manifest["crawls"]), default=-1)
-    named: set[str] = set()
+    named = NameSet()  # content hashes
     for version in versions:
-        named |= set(shard_paths(read_manifest(store, version)[0]))
+        named.add(s.hash for s in ShardSet(read_manifest(store, version)[0]["sources"].values()))
     waiting: dict[str, int] = {}
     for crawl, ordinal in Registry(store).ordinals().items():
         if ordinal >= newest:  # newer ones wait for the next version

@@ -15,7 +15,7 @@ from gristmill.mixture.recipe import show
 from gristmill.observe.yields import MAIN_PATH, StageYield, stage_yields
 from gristmill.params import SiteConfig
 from gristmill.release import svg
-from gristmill.release.selection import SCORE_BINS
+from gristmill.release.verdicts import SCORE_BINS
 from gristmill.store import Store, Yield
 
 STYLE = """

@@ -185,7 +185,7 @@ class Lineage:
                 for name, path in {row["shard"]: None, **successors(self.finder.store, row["shard"])}.items():
                     wanted = np.frombuffer(bytes.fromhex(name), np.uint8)
                     for source, shards in self.manifest.sources.items():
-                        for number in np.flatnonzero((shards.hashes == wanted).all(axis=1)).tolist():
+                        for number in shards.rows(name):
                             ordinal = row["ordinal"] if path is None else self._ordinal(source, number, doc_id)
                             chosen = self.manifest.selection.ordinals(source, name)
                             if ordinal is not None and (chosen is None or (chosen == ordinal).any()):

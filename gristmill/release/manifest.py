@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from gristmill.acquire import robots_sweep
+from gristmill.blobs import sha256_of
 from gristmill.errors import ManifestError, RecipeError
 from gristmill.fingerprint import canonical_json, digest
 from gristmill.funnel import BY_NAME, Plan
@@ -65,8 +66,9 @@ class Built:
 
     @cached_property
     def manifest(self) -> dict[str, Any]:
-        """All of it, read from the store: of a million shards some GB."""
-        return read_manifest(self.store, self.version, self.hash)[0]
+        """All of it as plain JSON, read from the store: of a million shards some GB."""
+        found: dict[str, Any] = json.loads(self.store.blobs.get(self.path))
+        return found
 
     @property
     def facts(self) -> dict[str, Any]:
@@ -272,17 +274,15 @@ def _settle(store: Store, path: str, made: str, version: str, *, replace: bool) 
     Args:
         made: sha256 of what would be written.
     """
-    size = store.blobs.size(path)
-    if size is None:
+    try:
+        stands = sha256_of(store.blobs, path)
+    except FileNotFoundError:
         return True
-    stands = hashlib.sha256()
-    for start in range(0, size, _BLOCK):
-        stands.update(store.blobs.get_range(path, start, min(_BLOCK, size - start)))
-    if stands.hexdigest() == made:
+    if stands == made:
         return False
     if not replace:
         raise ManifestError(
-            f"version {version} stands with hash {stands.hexdigest()[:16]} and this build has "
+            f"version {version} stands with hash {stands[:16]} and this build has "
             f"{made[:16]}: a version never changes; give the new one another name"
         )
     return True

@@ -1,14 +1,11 @@
 """What a recipe selects: a map over catalogue partitions and a merge by shard.
 
-Belongs here: applying predicates and document rules to a bucket, counting, and gathering the selected documents of each
-shard. Does not belong here: record policy (``eligibility.py``) and the manifest's form (``manifest.py``).
+Belongs here: running over the partitions, gathering the selected documents of each shard, adding up the counts. Does
+not belong here: what is said of a document (``verdicts.py``, ``eligibility.py``), the form of it (``manifest.py``).
 """
 
-import json
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +15,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from gristmill import shuffle
-from gristmill.mixture.predicates import Predicate
-from gristmill.mixture.recipe import Part, Recipe, parts_of
-from gristmill.release import derived, eligibility, language_tiers
-from gristmill.release.policy import NUMBER, RULES, Policy, sampled_out
+from gristmill.mixture.recipe import Recipe
+from gristmill.release import derived, eligibility, language_tiers, verdicts
+from gristmill.release.policy import RULES, Policy
 from gristmill.schemas import ID
 from gristmill.store import Key, Store
 from gristmill.tokens import packing
 from gristmill.workers import run_tasks
-
-NOBODY = "(no source)"
-SCORE_BINS = 20
 
 _PICK = pa.schema(
     [
@@ -83,44 +76,6 @@ class Task:
         return f"selection[{self.number}]"
 
 
-class _Plan:
-    """The recipe's and the policy's predicates, compiled once a process."""
-
-    def __init__(self, recipe: Recipe, policy: Policy, schema: pa.Schema) -> None:
-        self.parts: list[Part] = parts_of(recipe)
-        self.compiled: dict[str, Predicate] = {}
-        for part in self.parts:
-            for text in (*part.predicates, *part.excluded):
-                self.compiled.setdefault(text, Predicate(text, f"source {part.source}", schema))
-        self.safety = [Predicate(t, "policy.safety", schema) for t in policy.safety]
-        self.downweight = [Predicate(d.where, "policy.downweight", schema) for d in policy.downweight]
-        self.columns = sorted(
-            {c for p in (*self.compiled.values(), *self.safety, *self.downweight) for c in p.columns}
-            | {
-                "doc_id",
-                "shard",
-                "ordinal",
-                "n_tokens",
-                "lang",
-                "host_id",
-                "contaminated",
-                "benchmarks",
-                "survives",
-                "source_tier",
-                "length_bucket",
-            }
-        )
-        if policy.language_tiers is not None:
-            language_tiers.check(policy.language_tiers, schema)
-            self.columns = sorted({*self.columns, *language_tiers.columns(policy.language_tiers)})
-        self.hard_removal = policy.hard_removal and "hard_removal" in schema.names
-        if self.hard_removal:
-            self.columns = sorted({*self.columns, "hard_removal"})
-        self.score = next((c for c in ("ensemble_percentile",) if c in schema.names), None)
-        if self.score:
-            self.columns = sorted({*self.columns, self.score})
-
-
 def excluded_file(scratch: str, number: int) -> Path:
     """EXCLUDED of one catalogue partition, after ``run``."""
     return Path(scratch) / "excluded_documents" / f"{number:06d}.parquet"
@@ -138,25 +93,25 @@ def range_of_shard(name: str, ranges: int) -> int:
 
 def check_predicates(recipe: Recipe, policy: Policy, schema: pa.Schema) -> None:
     """Raise RecipeError for a predicate that the catalogue cannot answer."""
-    _Plan(recipe, policy, schema)
+    verdicts.Compiled(recipe, policy, schema)
 
 
 def map_step(task: Task) -> dict[str, Any]:
     """One catalogue partition: verdicts, picks cut by shard, and counts (plain JSON values)."""
-    plan = _Plan(task.recipe, task.policy, task.schema)
+    plan = verdicts.Compiled(task.recipe, task.policy, task.schema)
     assert task.catalogue is not None
-    table = _where_now(task.store, task.store.read(task.catalogue, plan.columns))
-    rules, where = _verdicts(task, plan, table)
-    stands = _stands(task, table)
+    table = verdicts.where_now(task.store, task.store.read(task.catalogue, plan.columns))
+    rules, where = verdicts.rules_of(task, plan, table)
+    stands = verdicts.stands(task, table)
     survives = table.column("survives").fill_null(False).to_numpy(zero_copy_only=False).astype(bool)
     in_shard = pc.is_valid(table.column("shard")).to_numpy(zero_copy_only=False).astype(bool)
     # One that was tokenised when it was elected, and whose representative may be shown again, waits in its shard.
     in_shard &= survives | stands
     tokens = table.column("n_tokens").fill_null(0).to_numpy().astype(np.int64)
-    part_of, sources_of, overlaps = _assign(task.recipe, plan, table)
-    counts = _counts(task.recipe, plan, table, rules, in_shard, tokens, part_of, sources_of)
+    part_of, sources_of, overlaps = verdicts.assign(task.recipe, plan, table)
+    counts = verdicts.count(task.recipe, plan, table, rules, in_shard, tokens, part_of, sources_of)
     counts["overlaps"] = overlaps
-    counts["shared"] = _shared(plan, [mask & in_shard & (rules == 0) for mask in part_of])
+    counts["shared"] = verdicts.shared(plan, [mask & in_shard & (rules == 0) for mask in part_of])
     counts["no_shard"] = int((~in_shard).sum())
     picks = []
     for number in range(len(plan.parts)):
@@ -185,164 +140,10 @@ def map_step(task: Task) -> dict[str, Any]:
         schema=EXCLUDED,
     )
     pq.write_table(shuffle.sort_by(excluded, "doc_id"), excluded_file(task.scratch, task.number), compression="zstd")
-    counts["elected"] = _elected(task, table, rules, where, in_shard)
+    counts["elected"] = verdicts.elected(task, table, rules, where, in_shard)
     ids = table.column("doc_id").take(pa.array(np.flatnonzero(stands & in_shard)))
     counts["elected_in_shard"] = [i.hex() for i in ids.to_pylist()]
     return counts
-
-
-def _where_now(store: Store, table: pa.Table) -> pa.Table:
-    """The catalogue with shard and ordinal as they are after purges: a shard without the purged stands for another."""
-    from gristmill.release.replaced import follow, replacements
-
-    replaced = replacements(store)
-    if not replaced:
-        return table
-    hit = pc.is_in(table.column("shard"), value_set=pa.array(sorted(replaced), pa.string()))
-    if not pc.any(hit).as_py():
-        return table
-    names, ordinals = follow(
-        table.column("shard").to_pylist(), table.column("ordinal").fill_null(0).to_numpy(), replaced
-    )
-    gone = np.array([n is None for n in names], bool)
-    table = table.set_column(table.column_names.index("shard"), "shard", pa.array(names, pa.string()))
-    at = pa.array(ordinals.astype(np.uint32), pa.uint32(), mask=gone)
-    return table.set_column(table.column_names.index("ordinal"), "ordinal", at)
-
-
-def _stands(task: Task, table: pa.Table) -> np.ndarray:
-    """Which documents are elected in the place of their cluster's excluded representative."""
-    elected = eligibility.read_elected(task.scratch, task.ranges, task.number).column("doc_id").combine_chunks()
-    hit = pc.is_in(table.column("doc_id"), value_set=elected)
-    found: np.ndarray = hit.to_numpy(zero_copy_only=False).astype(bool)
-    return found
-
-
-def _verdicts(task: Task, plan: _Plan, table: pa.Table) -> tuple[np.ndarray, Any]:
-    excluded = eligibility.read_excluded(task.scratch, task.ranges, task.number)
-    rules, where = eligibility.excluded_rules(table.column("doc_id"), excluded)
-    policy = task.policy
-
-    def mark(rule: str, hit: np.ndarray) -> None:
-        rules[(rules == 0) & hit] = NUMBER[rule]
-
-    if plan.hard_removal:
-        mark("hard_removal", pc.is_valid(table.column("hard_removal")).to_numpy(zero_copy_only=False).astype(bool))
-    if policy.contamination:
-        mark("contamination", derived.contaminated(table, policy))
-        mark("derived", derived.hits(task.scratch, table.column("doc_id")))
-    for predicate in plan.safety:
-        mark("safety", predicate.mask(table))
-    if policy.language_tiers is not None:
-
-        def drops(keep: Decimal, lang: str) -> np.ndarray:
-            return sampled_out(table.column("doc_id"), keep, policy.seed, language_tiers.NUMBER)
-
-        mark(language_tiers.RULE, language_tiers.falls(policy.language_tiers, task.sizes, table, drops))
-    for number, (predicate, rule) in enumerate(zip(plan.downweight, policy.downweight, strict=True)):
-        mark("downweight", predicate.mask(table) & sampled_out(table.column("doc_id"), rule.keep, policy.seed, number))
-    return rules, where
-
-
-def _assign(
-    recipe: Recipe, plan: _Plan, table: pa.Table
-) -> tuple[list[np.ndarray], dict[str, np.ndarray], dict[str, int]]:
-    """Masks of parts and of sources; and, per phase and pair of its sources, documents that are in both."""
-    masks = {text: predicate.mask(table) for text, predicate in plan.compiled.items()}
-    part_of = []
-    for part in plan.parts:
-        mask = np.ones(table.num_rows, bool)
-        for text in part.predicates:
-            mask &= masks[text]
-        for text in part.excluded:
-            mask &= ~masks[text]
-        part_of.append(mask)
-    sources_of = {name: masks[source.where] for name, source in recipe.sources.items()}
-    overlaps: dict[str, int] = {}
-    for phase in recipe.phases:
-        names = sorted(phase.weights)
-        for i, a in enumerate(names):
-            for b in names[i + 1 :]:
-                both = int((sources_of[a] & sources_of[b]).sum())
-                if both:
-                    overlaps[json.dumps([phase.name, a, b])] = both
-    return part_of, sources_of, overlaps
-
-
-def _shared(plan: _Plan, chosen: list[np.ndarray]) -> dict[str, int]:
-    """Documents by the parts that select them, where those are several (of different phases): a JSON list -> count."""
-    matrix = np.stack(chosen, axis=1) if chosen else np.zeros((0, 0), bool)
-    several = matrix[matrix.sum(axis=1) > 1]
-    kinds, counts = np.unique(several, axis=0, return_counts=True)
-    names = [[plan.parts[i].name for i in np.flatnonzero(kind).tolist()] for kind in kinds]
-    return {json.dumps(n): int(count) for n, count in zip(names, counts, strict=True)}
-
-
-def _counts(
-    recipe: Recipe,
-    plan: _Plan,
-    table: pa.Table,
-    rules: np.ndarray,
-    in_shard: np.ndarray,
-    tokens: np.ndarray,
-    part_of: list[np.ndarray],
-    sources_of: dict[str, np.ndarray],
-) -> dict[str, Any]:
-    nobody = np.ones(table.num_rows, bool)
-    for mask in sources_of.values():
-        nobody &= ~mask
-    exclusions: dict[str, dict[str, list[int]]] = {}
-    for number in np.unique(rules[in_shard & (rules != 0)]).tolist():
-        for name, mask in (*sources_of.items(), (NOBODY, nobody)):
-            hit = mask & in_shard & (rules == number)
-            if hit.any():
-                exclusions.setdefault(RULES[number], {})[name] = [int(hit.sum()), int(tokens[hit].sum())]
-    langs = np.array([x or "und" for x in table.column("lang").to_pylist()], object)
-    lengths = np.zeros(table.num_rows, np.int64)
-    lengths[tokens > 0] = np.floor(np.log2(tokens[tokens > 0])).astype(np.int64)
-    score = table.column(plan.score).to_numpy(zero_copy_only=False).astype(np.float64) if plan.score else None
-    parts: dict[str, Any] = {}
-    for number, part in enumerate(plan.parts):
-        hit = part_of[number] & in_shard & (rules == 0)
-        by_lang: dict[str, list[int]] = {}
-        for lang in sorted(set(langs[hit].tolist())):
-            own = hit & (langs == lang)
-            by_lang[lang] = [int(own.sum()), int(tokens[own].sum())]
-        entry: dict[str, Any] = {
-            "docs": int(hit.sum()),
-            "tokens": int(tokens[hit].sum()),
-            "by_lang": by_lang,
-            "lengths": {str(k): v for k, v in sorted(Counter(lengths[hit].tolist()).items())},
-        }
-        if score is not None:
-            values = score[hit]
-            values = values[~np.isnan(values)]
-            bins = np.minimum((values * SCORE_BINS).astype(np.int64), SCORE_BINS - 1)
-            entry["scores"] = {str(k): v for k, v in sorted(Counter(bins.tolist()).items())}
-        parts[part.name] = entry
-    return {"parts": parts, "exclusions": exclusions}
-
-
-def _elected(task: Task, table: pa.Table, rules: np.ndarray, where: Any, in_shard: np.ndarray) -> list[dict[str, Any]]:
-    """Excluded representatives in whose place another member may stand; it must still be tokenised."""
-    excluded = eligibility.read_excluded(task.scratch, task.ranges, task.number)
-    survives = table.column("survives").to_numpy(zero_copy_only=False).astype(bool)
-    rows = np.flatnonzero((rules != 0) & (rules < NUMBER["contamination"]) & survives & in_shard)
-    if not len(rows):
-        return []
-    found = excluded.take(where.take(pa.array(rows))).to_pylist()
-    ids = table.column("doc_id").take(pa.array(rows)).to_pylist()
-    return [
-        {
-            "instead_of": doc.hex(),
-            "rule": RULES[row["rule"]],
-            "doc_id": row["elected"].hex(),
-            "record_id": row["elected_record"].hex(),
-            "place": row["elected_place"],
-        }
-        for doc, row in zip(ids, found, strict=True)
-        if row["elected"] is not None
-    ]
 
 
 def merge_step(task: Task) -> tuple[str, int]:

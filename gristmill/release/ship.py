@@ -4,10 +4,13 @@ Belongs here: the delta and its cost. Does not belong here: what a version is (`
 """
 
 from dataclasses import dataclass
+from pathlib import Path
 
+from gristmill.blobs import pieces, sha256_of
 from gristmill.errors import ManifestError
 from gristmill.fingerprint import canonical_json, digest
-from gristmill.release.standing import read_manifest, register, require_unused, shard_paths
+from gristmill.release.shard_set import ShardSet, Sizes
+from gristmill.release.standing import read_manifest, register, require_unused
 from gristmill.store import Store
 from gristmill.tokens import shard
 
@@ -53,16 +56,17 @@ def ship(
     manifest, found = read_manifest(store, version, expected_hash)
     require_unused(target, version, found)
     named = copied = bytes_named = bytes_copied = 0
-    for key, path in sorted(shard_paths(manifest).items(), key=lambda item: item[1]):
+    here, there = Sizes(store.blobs), Sizes(target.blobs)
+    for key, path, _ in ShardSet(manifest["sources"].values()):
         named += 1
-        sizes = {suffix: store.blobs.size(path + suffix) for suffix in SUFFIXES}
+        sizes = {suffix: here.of(path + suffix) for suffix in SUFFIXES}
         for suffix, size in sizes.items():
             if size is None:
                 raise ManifestError(
                     f"version {version}: {path}{suffix} is missing; run `gristmill manifest verify {version}`"
                 )
             bytes_named += size
-        lacking = [s for s, size in sizes.items() if target.blobs.size(path + s) != size]
+        lacking = [s for s, size in sizes.items() if there.of(path + s) != size]
         if deep:
             lacking += [s for s in _differing(store, target, key, path) if s not in lacking]
         copied += bool(lacking)
@@ -79,20 +83,24 @@ def ship(
         if size is None:
             continue
         bytes_named += size
-        data = store.blobs.get(path)
-        try:
-            same = target.blobs.get(path) == data
-        except FileNotFoundError:
-            same = False
-        if not same:
+        if target.blobs.size(path) != size or sha256_of(target.blobs, path) != sha256_of(store.blobs, path):
             bytes_copied += size
             if not dry_run:
-                target.blobs.put(path, data)
+                _copy(store, path, target)
     if not dry_run:
         register(target, version)
         note = {"version": version, "manifest": found, "target": target.root}
         store.blobs.put(f"{SHIPPED}/{digest(note)[:24]}.json", canonical_json(note))
     return Shipped(named, copied, bytes_named, bytes_copied)
+
+
+def _copy(store: Store, path: str, target: Store) -> None:
+    """An object of any size, piece by piece."""
+    with target.scratch() as folder:
+        file = Path(folder) / "copy"
+        with file.open("wb") as out:
+            out.writelines(pieces(store.blobs, path))
+        target.blobs.put_file(path, file)
 
 
 def _sound(store: Store, version: str, key: str, path: str) -> dict[str, bytes]:

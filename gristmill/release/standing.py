@@ -4,14 +4,15 @@ Belongs here: what commands that only look need, so it imports neither Polars no
 belong here: building a manifest (``manifest.py``), comparing and collecting versions (``versions.py``).
 """
 
-import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
+from gristmill.blobs import pieces
 from gristmill.errors import ManifestError
 from gristmill.fingerprint import canonical_json
+from gristmill.loader.shards import Shards, fold
 from gristmill.store import Store
 
 FORMAT = 1
@@ -24,30 +25,27 @@ _NUMBERED = re.compile(r"^v(\d+)$")
 def read_manifest(store: Store, version: str, expected_hash: str | None = None) -> tuple[dict[str, Any], str]:
     """A manifest and its hash.
 
+    Returns:
+        its JSON, in which every source is ``Shards``: columns, since one of 10^6 shards takes some GB as objects.
+
     Raises:
         ManifestError: there is none, it is none, or it is not the one asked for.
     """
     path = f"manifests/{version}/manifest.json"
     try:
-        data = store.blobs.get(path)
+        body, found, broken = fold(pieces(store.blobs, path))
     except FileNotFoundError as error:
         here = sorted({p.split("/")[1] for p, _ in store.blobs.list("manifests") if p.endswith("/manifest.json")})
         raise ManifestError(f"no version {version!r}; there are: {', '.join(here) or 'none'}") from error
-    found = hashlib.sha256(data).hexdigest()
     if expected_hash is not None and found != expected_hash:
         raise ManifestError(f"{path} has hash {found}, asked for is {expected_hash}")
-    try:
-        body = json.loads(data)
-    except ValueError as error:
-        raise ManifestError(f"{path} is not JSON: {error}") from error
-    if body.get("kind") != KIND or body.get("format") != FORMAT:
+    if broken is not None:
+        raise ManifestError(f"{path} is not JSON: {broken}") from broken
+    if not isinstance(body, dict) or body.get("kind") != KIND or body.get("format") != FORMAT:
         raise ManifestError(f"{path} is not a manifest of format {FORMAT}")
+    if not all(isinstance(source, Shards) for source in body["sources"].values()):
+        raise ManifestError(f"{path}: a source needs shards and layouts")
     return body, found
-
-
-def shard_paths(manifest: Mapping[str, Any]) -> dict[str, str]:
-    """Content hash -> path of every shard that a manifest names."""
-    return {s["hash"]: s["path"] for source in manifest["sources"].values() for s in source["shards"]}
 
 
 def excluded_path(version: str, crawl: str, bucket: int) -> str:

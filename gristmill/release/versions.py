@@ -4,19 +4,21 @@ Belongs here: what is done with manifests that stand. Does not belong here: buil
 elsewhere (``ship.py``).
 """
 
-import hashlib
+import itertools
 import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gristmill.blobs import sha256_of
 from gristmill.errors import ManifestError
 from gristmill.funnel import Plan
 from gristmill.registry import Registry
 from gristmill.release import tombstones
 from gristmill.release.replaced import COMPACTED, replacements
-from gristmill.release.standing import drop, read_manifest, shard_paths
+from gristmill.release.shard_set import NameSet, ShardSet, Sizes
+from gristmill.release.standing import drop, read_manifest
 from gristmill.release.standing import registered as versions
 from gristmill.store import Key, Store
 from gristmill.tokens import shard
@@ -37,20 +39,20 @@ def verify(store: Store, version: str, *, deep: bool = False, expected_hash: str
         if entry is None or "path" not in entry:  # an earlier release wrote no such file
             continue
         try:
-            found = hashlib.sha256(store.blobs.get(entry["path"])).hexdigest()
+            found = sha256_of(store.blobs, entry["path"])
             if found != entry["sha256"]:
                 problems.append(f"{entry['path']} has sha256 {found}, the manifest says {entry['sha256']}")
         except FileNotFoundError:
             problems.append(f"{entry['path']} is missing")
-    sizes = {s["hash"]: s["n_tokens"] for source in manifest["sources"].values() for s in source["shards"]}
-    for key, path in sorted(shard_paths(manifest).items()):
-        size = store.blobs.size(f"{path}.bin")
-        if size is None or store.blobs.size(f"{path}.idx") is None:
+    sizes = Sizes(store.blobs)
+    for key, path, n_tokens in ShardSet(manifest["sources"].values()):
+        size, wanted = sizes.of(f"{path}.bin"), n_tokens * shard.TOKEN_BYTES
+        if size is None or sizes.of(f"{path}.idx") is None:
             because = gone.get(path)
             why = f": deleted because of {because}; what read it cannot be reproduced" if because else ""
             problems.append(f"shard {key[:16]} ({path}) is missing{why}")
-        elif size != sizes[key] * shard.TOKEN_BYTES:
-            problems.append(f"shard {key[:16]} ({path}.bin) has {size} bytes, not {sizes[key] * shard.TOKEN_BYTES}")
+        elif size != wanted:
+            problems.append(f"shard {key[:16]} ({path}.bin) has {size} bytes, not {wanted}")
         elif deep and shard.content_hash(store.blobs.get(f"{path}.bin"), store.blobs.get(f"{path}.idx")) != key:
             problems.append(f"shard {key[:16]} ({path}) is damaged: its content hash differs")
     return problems
@@ -73,7 +75,8 @@ def diff(store: Store, old: str, new: str) -> dict[str, Any]:
     ``summary`` says it in sentences, and says so where two versions differ in nothing but what they were made by.
     """
     (a, a_hash), (b, b_hash) = read_manifest(store, old), read_manifest(store, new)
-    shards_a, shards_b = shard_paths(a), shard_paths(b)
+    shards_a, shards_b = ShardSet(a["sources"].values()), ShardSet(b["sources"].values())
+    added, removed = shards_b.without(shards_a), shards_a.without(shards_b)
     sources = {}
     for name in sorted({*a["sources"], *b["sources"]}):
         before, after = _totals(a, name), _totals(b, name)
@@ -99,9 +102,9 @@ def diff(store: Store, old: str, new: str) -> dict[str, Any]:
         "sources": sources,
         "exclusions": exclusions,
         "shards": {
-            "added": sorted(set(shards_b) - set(shards_a)),
-            "removed": sorted(set(shards_a) - set(shards_b)),
-            "kept": len(set(shards_a) & set(shards_b)),
+            "added": added,
+            "removed": removed,
+            "kept": len(shards_a) - len(removed),
         },
     }
     found["summary"] = _summary(found, a["selection"]["sha256"] == b["selection"]["sha256"])
@@ -129,12 +132,9 @@ def _summary(found: Mapping[str, Any], same_selection: bool) -> list[str]:
 
 
 def _totals(manifest: Mapping[str, Any], name: str) -> dict[str, int]:
-    shards = manifest["sources"].get(name, {"shards": []})["shards"]
-    return {
-        "shards": len(shards),
-        "docs": sum(s["selected_docs"] for s in shards),
-        "tokens": sum(s["selected_tokens"] for s in shards),
-    }
+    shards = manifest["sources"].get(name)
+    _, _, docs, tokens = shards.counts.sum(axis=0).tolist() if shards else (0, 0, 0, 0)
+    return {"shards": len(shards or ()), "docs": docs, "tokens": tokens}
 
 
 def _changes(a: Any, b: Any, where: str = "") -> dict[str, list[Any]]:
@@ -195,17 +195,16 @@ def retain(store: Store, keep: int, *, plan: Plan | None = None, dry_run: bool =
     kept, dropped = standing[-keep:], standing[:-keep]
     # One that was copied here by hand has no place in the order: it stays, and what it names.
     by_hand = {p.split("/")[1] for p, _ in store.blobs.list("manifests") if p.endswith("/manifest.json")} - {*standing}
-    named: set[str] = set()
+    named = NameSet()  # paths
     for version in (*kept, *sorted(by_hand)):
-        named |= set(shard_paths(read_manifest(store, version)[0]).values())
+        named.add(s.path for s in ShardSet(read_manifest(store, version)[0]["sources"].values()))
     if plan is not None:
         for crawl in Registry(store).crawls():
             for bucket in range(plan.buckets):
                 key = Key("shards", plan.fingerprints["shards"], crawl, bucket)
                 if store.manifest(key) is not None:
-                    named |= set(store.read(key, ["path"]).column("path").to_pylist())
-        named |= {e["path"] for e in replacements(store).values() if e["path"] is not None}
-    deleted: set[str] = set()
+                    named.add(store.read(key, ["path"]).column("path").to_pylist())
+        named.add(e["path"] for e in replacements(store).values() if e["path"] is not None)
     freed = 0
     # The manifest goes first, so that nobody reads a version whose shards are going.
     for version in dropped:
@@ -216,14 +215,18 @@ def retain(store: Store, keep: int, *, plan: Plan | None = None, dry_run: bool =
             freed += size
             if not dry_run:
                 store.blobs.delete(path)
-    for path, size in list(store.blobs.list("shards")):
-        base = path.rpartition(".")[0]
+    deleted = 0
+    for stratum in store.blobs.children("shards")[0]:
         # The partitions of the asset ``shards`` stand in the same folder, under their fingerprint: not shards.
-        if _SHARD.match(path) and base not in named:
-            deleted.add(base)
-            freed += size
+        files = (f for f in list(store.blobs.list(f"shards/{stratum}")) if _SHARD.match(f[0]))
+        for base, own in itertools.groupby(files, lambda f: f[0].rpartition(".")[0]):
+            if base in named:
+                continue
+            deleted += 1
+            for path, size in own:
+                freed += size
+                if not dry_run:
+                    store.blobs.delete(path)
             if not dry_run:
-                store.blobs.delete(path)
-    for base in sorted(deleted) if not dry_run else ():
-        store.blobs.delete(f"{COMPACTED}/{base.split('/')[2]}.json")
-    return Retained(tuple(kept), tuple(dropped), len(deleted), freed)
+                store.blobs.delete(f"{COMPACTED}/{base.split('/')[2]}.json")
+    return Retained(tuple(kept), tuple(dropped), deleted, freed)

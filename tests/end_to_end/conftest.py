@@ -19,7 +19,8 @@ from gristmill.demo.truth import DemoTruth
 from gristmill.funnel import BY_NAME, Plan
 from gristmill.params import Pipeline, read_pipeline
 from gristmill.release.manifest import Built, build_manifest
-from gristmill.release.standing import read_manifest, shard_paths
+from gristmill.release.shard_set import ShardSet
+from gristmill.release.standing import read_manifest
 from gristmill.runner import run_funnel
 from gristmill.store import Key, Store, Yield
 
@@ -131,7 +132,7 @@ class Taken:
         """As ``selected``, of any version: resolved through the shards' own document lists."""
         store = self.store
         manifest, _ = read_manifest(store, version)
-        paths = shard_paths(manifest)
+        paths = {s.hash: s.path for s in ShardSet(manifest["sources"].values())}
         rows = pq.read_table(pa.BufferReader(store.blobs.get(manifest["selection"]["path"]))).to_pylist()
         out: dict[str, str] = {}
         for row in rows:

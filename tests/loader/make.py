@@ -165,22 +165,28 @@ def small(root: Path, **changes: Any) -> Made:
     return make_dataset(root, sources, phases, **changes)
 
 
-def many_shards(root: Path, shards: int = 1_000_000, sources: int = 20) -> None:
-    """A manifest that names so many shards (there are no files of them) of a run of 30T tokens."""
-    made = small(root)
-    manifest = dict(made.manifest)
-    named = {}
-    for s in range(sources):
-        listed = []
-        for k in range(shards // sources):
-            digest = hashlib.sha256(f"{s}.{k}".encode()).hexdigest()
-            stratum = f"cc.eng.q{s}.len{k % 5}"
-            listed.append({"stratum": stratum, "hash": digest, "path": f"shards/{stratum}/{digest}/shard_00000",
-                           "n_docs": 30_000, "n_tokens": 30_000_000 + k, "selected_docs": 20_000 + k,
-                           "selected_tokens": 20_000_000 + k})
-        named[f"source-{s:02}"] = {"shards": listed, "layouts": {"concat:4096": [4882 + k % 3
-                                                                              for k in range(len(listed))]}}
-    weights = {name: str(Fraction(1, sources)) for name in named}
-    manifest.update(sources=named, phases=[{**manifest["phases"][0], "tokens": 30 * 10**12, "seq_len": 4096,
-                                            "weights": weights, "batch": [[4096, None]]}])
-    made.path.write_bytes(canonical(manifest))
+def many_shards(root: Path, shards: int = 1_000_000, sources: int = 20, version: str = "v1", fresh: int = 0) -> None:
+    """A manifest that names so many shards (there are no files of them) of a run of 30T tokens.
+
+    Args:
+        fresh: so many sources, the first ones, name other shards than they do with 0.
+    """
+    made = small(root, version=version)
+    names = [f"source-{s:02}" for s in range(sources)]
+    manifest = {**made.manifest, "policy": {}, "registries": {}, "fingerprints": {}, "sources": "@",
+                "phases": [{**made.manifest["phases"][0], "tokens": 30 * 10**12, "seq_len": 4096,
+                            "weights": dict.fromkeys(names, str(Fraction(1, sources))), "batch": [[4096, None]]}]}
+    before, after = canonical(manifest).split(b'"@"')
+    with made.path.open("wb") as out:
+        out.write(before)
+        for s, name in enumerate(names):
+            listed = []
+            for k in range(shards // sources):
+                digest = hashlib.sha256(f"{'fresh' * (s < fresh)}{s}.{k}".encode()).hexdigest()
+                stratum = f"cc.eng.q{s}.len{k % 5}"
+                listed.append({"stratum": stratum, "hash": digest, "path": f"shards/{stratum}/{digest}/shard_00000",
+                               "n_docs": 30_000, "n_tokens": 30_000_000 + k, "selected_docs": 20_000 + k,
+                               "selected_tokens": 20_000_000 + k})
+            source = {"shards": listed, "layouts": {"concat:4096": [4882 + k % 3 for k in range(len(listed))]}}
+            out.write((b"," if s else b"{") + canonical(name) + b":" + canonical(source))
+        out.write(b"}" + after)

@@ -121,18 +121,23 @@ def version(store, url="https://shut.example/a", ordinals=(0,)):
     """A version that shows one page, by hand: a catalogue row, its shard, a selection."""
     bucket = host_bucket(host_id(url), 4)
     for number in range(4):
+SHARD = "aa" * 32
+
+
         rows = [{"crawl": "C-1", "doc_id": b"d" * 16, "record_id": b"r" * 16, "url": url, "host": url.split("/")[2],
-                 "shard": "aa", "ordinal": 0}] if number == bucket else []
+                 "shard": SHARD, "ordinal": 0}] if number == bucket else []
         commit(store, "catalogue", "C-1", number, table=schemas.from_rows(rows, schemas.CATALOGUE))
         commit(store, "shards", "C-1", number, table=schemas.from_rows([], schemas.SHARDS))
-    chosen = pa.table({"source": ["web"], "shard": ["aa"],
+    chosen = pa.table({"source": ["web"], "shard": [SHARD],
                        "ordinals": pa.array([list(ordinals)], pa.list_(pa.uint32()))})
     sink = pa.BufferOutputStream()
     pq.write_table(chosen, sink)
     data = sink.getvalue().to_pybytes()
     store.blobs.put("manifests/v1/selection.parquet", data)
-    store.blobs.put("shards/s/aa/shard_00000.bin", b"\0" * 40)
-    store.blobs.put("shards/s/aa/shard_00000.idx", b"")
+    store.blobs.put(f"shards/s/{SHARD}/shard_00000.bin", b"\0" * 40)
+    store.blobs.put(f"shards/s/{SHARD}/shard_00000.idx", b"")
+    entry = {"stratum": "s", "hash": SHARD, "path": f"shards/s/{SHARD}/shard_00000", "n_docs": 1, "n_tokens": 10,
+             "selected_docs": 1, "selected_tokens": 10}
     manifest = {"format": 1, "kind": "gristmill-manifest", "version": "v1", "crawls": ["C-1"],
                 "policy": {"robots_agents": ["CCBot"]}, "registries": {"tombstones": tombstones.read(store).digest},
                 "selection": {"path": "manifests/v1/selection.parquet", "sha256": hashlib.sha256(data).hexdigest()},
@@ -183,12 +188,12 @@ def test_a_tombstone_newer_than_the_version_is_told(store):
 def test_missing_shards_are_told(store):
     version(store)
     assert look(store, "shards").passed
-    store.blobs.delete("shards/s/aa/shard_00000.bin")
+    store.blobs.delete(f"shards/s/{SHARD}/shard_00000.bin")
     found = look(store, "shards")
     assert not found.passed
     assert "missing" in found.why
     assert found.likely_causes == ("files deleted or damaged outside gristmill",)
-    tombstones.mark_purged(store, "registry/tombstones/url-1.json", ["shards/s/aa/shard_00000"])
+    tombstones.mark_purged(store, "registry/tombstones/url-1.json", [f"shards/s/{SHARD}/shard_00000"])
     found = look(store, "shards")
     assert "deleted because of registry/tombstones/url-1.json" in found.why
     assert "outside" not in " ".join(found.likely_causes)  # the tombstone is the only cause that is named

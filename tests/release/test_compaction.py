@@ -13,12 +13,11 @@ from gristmill.release.examine import check, explain
 from gristmill.release.lineage import Lineage
 from gristmill.release.manifest import build_manifest, manifest_is_current
 from gristmill.release.purge import purge
-from gristmill.release.standing import shard_paths
 from gristmill.release.versions import retain, verify
 from gristmill.release.whereabouts import Finder
 from gristmill.tokens.stages import load_pinned
 from tests.release.test_manifest import selected
-from tests.release.world import World, many
+from tests.release.world import World, many, shard_paths
 
 SOURCES = {"few": {"where": "ensemble_percentile >= 0.65", "max_epochs": 99}}
 PHASES = [

@@ -9,11 +9,12 @@ from gristmill.commands import dataset
 from gristmill.errors import ManifestError
 from gristmill.funnel import BY_NAME
 from gristmill.release.ship import ship
-from gristmill.release.standing import read_manifest, shard_paths
+from gristmill.release.standing import read_manifest
 from gristmill.release.versions import verify
 from gristmill.runner import run_stage
 from gristmill.store import Store
 from tests.release.test_versions import build
+from tests.release.world import shard_paths
 
 
 def flip(store: Store, path: str) -> bytes:

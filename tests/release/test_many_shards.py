@@ -1,4 +1,4 @@
-"""A manifest of very many shards is written from columns: memory a shard, and what the table says of each."""
+"""A manifest of very many shards is written and read in columns: memory a shard, and what is said of each."""
 
 import hashlib
 import json
@@ -13,6 +13,7 @@ import pytest
 
 from gristmill.release import selection
 from gristmill.release.shard_table import Named, ShardTable
+from tests.loader.make import many_shards
 
 RANGES = 16
 BUILD = """
@@ -104,3 +105,32 @@ def test_what_is_written_in_pieces_is_canonical_and_takes_little_memory_a_shard(
     at = {h: i for i, h in enumerate(hashes)}
     assert all(r["ordinals"] == ([1] if at[r["shard"]] % 3 == 0 else None) for r in chosen)
     assert found["mib"] < 120, "as objects it was 2.5 KB a shard and more"
+
+
+COMPARE = """
+import json, sys
+from gristmill.release.versions import diff, verify
+from gristmill.store import Store
+
+def mib(which):
+    return next(int(r.split()[1]) / 1024 for r in open("/proc/self/status") if r.startswith(which))
+
+store, before = Store(sys.argv[1]), mib("VmRSS")
+found = diff(store, "v1", "v2")
+missing = len(verify(store, "v2"))
+print(json.dumps({"kept": found["shards"]["kept"], "added": len(found["shards"]["added"]), "missing": missing,
+                  "docs": found["sources"], "mib": mib("VmHWM") - before}))
+"""
+
+
+def test_what_compares_versions_reads_them_in_columns_too(tmp_path):
+    """At 10^6 shards, all four commands: ``bench.versions``."""
+    n = 60_000
+    for version, fresh in (("v1", 0), ("v2", 1)):
+        many_shards(tmp_path, n, 6, version=version, fresh=fresh)
+    done = subprocess.run([sys.executable, "-c", COMPARE, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["kept"], found["added"], found["missing"]) == (5 * n // 6, n // 6, n)
+    assert found["docs"] == {}, "other shards, but as many documents and tokens"
+    assert found["mib"] < 100, "as objects they were 2.5 KB a shard of each"

@@ -473,6 +473,16 @@ class World:
 def many(n: int, *, start: int = 0, hosts: int = 7, **facts: Any) -> list[Doc]:
     """Different documents over a few hosts, percentiles spread evenly."""
     return [
+def shard_paths(manifest: dict[str, Any]) -> dict[str, str]:
+    """Content hash -> path of every shard that a manifest (plain JSON) names."""
+    return {s["hash"]: s["path"] for source in manifest["sources"].values() for s in source["shards"]}
+
+
+def plain_manifest(store: Store, version: str) -> dict[str, Any]:
+    """A manifest as it is written."""
+    return json.loads(store.blobs.get(f"manifests/{version}/manifest.json"))
+
+
         Doc(
             url=f"https://h{i % hosts}.example.org/{i}",
             text=some_text(i, 60 + (i * 37) % 200),
