@@ -21,7 +21,7 @@ def provenance(index: pa.Table, text: pa.Table, language: pa.Table, crawl: str, 
 
     Args:
         index: INDEX_COLUMNS of ``raw_index``.
-        text: record_id, doc_id.
+        text: record_id, doc_id, source_id.
         language: record_id, lang, lang_conf.
         crawl: this crawl.
         rules: versions of robots.txt fetched in it.
@@ -31,7 +31,7 @@ def provenance(index: pa.Table, text: pa.Table, language: pa.Table, crawl: str, 
     Raises:
         DamagedPartitionError: when a text has no record in the index.
     """
-    text = shuffle.sort_by(text.select(["record_id", "doc_id"]), "record_id")
+    text = shuffle.sort_by(text.select(["record_id", "doc_id", "source_id"]), "record_id")
     at = _positions(text["record_id"], index["record_id"])
     if at.null_count:
         raise DamagedPartitionError(f"{at.null_count} texts of {crawl} have no record in raw_index: run --stage text")
@@ -44,6 +44,7 @@ def provenance(index: pa.Table, text: pa.Table, language: pa.Table, crawl: str, 
     n = text.num_rows
     columns |= {
         "crawl": pa.array([crawl] * n, pa.string()), "record_id": text["record_id"], "doc_id": text["doc_id"],
+        "source_id": text["source_id"],
         "lang": language["lang"].take(judged), "lang_conf": language["lang_conf"].take(judged),
         **{name: said[name].take(told) for name in schemas.ORIGINS.names if name != "record_id"},
     }

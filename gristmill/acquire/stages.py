@@ -202,7 +202,7 @@ def provenance(part: Partition) -> None:
     """Where every extracted record came from: roles "data" (PROVENANCE), "hosts" (traps by text)."""
     assert part.crawl is not None
     table = origins.provenance(
-        part.read("raw_warc", origins.INDEX_COLUMNS), part.read("text", ["record_id", "doc_id"]),
+        part.read("raw_warc", origins.INDEX_COLUMNS), part.read("text", ["record_id", "doc_id", "source_id"]),
         part.read("language", ["record_id", "lang", "lang_conf"]), part.crawl,
         robots.from_table(part.read("unique_records", role="robots")), part.plan.params.unique.robots_agent,
         origin.table(part),

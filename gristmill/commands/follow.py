@@ -52,6 +52,8 @@ def _lineage(commands: Any) -> None:
             print(f"  fetched {origin.get('fetch_ts')}, tier {origin.get('source_tier')}, licence "
                   f"{origin.get('license_id') or 'unknown'}, robots {origin.get('robots_state')}, "
                   f"language {origin.get('lang')}")
+            if origin.get("source_id") is not None:
+                print(f"  the supplier's id {origin['source_id']}")
             print(f"  doc {piece.doc_id}, record {piece.record_id}, phase {piece.phase}, source {piece.source}, epoch "
                   f"{piece.epoch}, shard {piece.shard[:16]}, document {piece.ordinal}")
             for parent in piece.derived_from:
@@ -72,7 +74,10 @@ def _whereis(commands: Any) -> None:
         from gristmill.release.lineage import whereis
 
         store, version = _newest(args)
-        shown = whereis(store, version, args.what, world=args.world, until=args.until)
+        try:
+            shown = whereis(store, version, args.what, world=args.world, until=args.until)
+        except IndexError as error:
+            raise GristmillError(str(error)) from error
         for row in shown:
             print(json.dumps(row, default=str, sort_keys=True))
         if not shown:

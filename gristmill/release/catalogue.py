@@ -76,6 +76,7 @@ def documents(
             "license_id",
             "robots_state",
             "content_type",
+            "source_id",
             "derived_from",
             "generator_model_id",
             "prompt_template_id",

@@ -93,8 +93,11 @@ class Lineage:
             rank, world: a reader, and how many there were.
 
         Raises:
-            IndexError: the run has no such sample.
+            IndexError: the run has no such sample, or the world no such rank.
         """
+        _require_ranks([0 if rank is None else rank], world)
+        if position < 0:
+            raise IndexError(f"positions begin at 0, not at {position}")
         number = position if rank is None else rank + position * world
         located = self.sampler.locate(step, number)
         segment = self.schedule.segments[located.segment]
@@ -150,13 +153,19 @@ class Lineage:
             until: only steps before this one: what has been shown by then.
 
         Returns:
-            rows of phase, step, position, rank, epoch, source, shard, ordinal, sequence, doc_id; empty where the
-            version does not select it.
+            rows of phase, step, position, rank, epoch, source, shard, ordinal, sequence, doc_id, source_id (the
+            supplier's own); empty where the version does not select it.
+
+        Raises:
+            ManifestError: nothing has that URL, or it is neither URL nor id.
+            IndexError: the world has no ranks.
         """
+        _require_ranks([], world)
         out: list[dict[str, Any]] = []
         for doc_id in self.documents_of(what):
-            for source, row, ordinal in self._places(doc_id):
-                out += self._shown(source, row, ordinal, doc_id, world, until)
+            for source, row, ordinal, said in self._places(doc_id):
+                known = {"doc_id": doc_id.hex(), "source_id": said}
+                out += [{**r, **known} for r in self._shown(source, row, ordinal, world, until)]
         return sorted(out, key=lambda r: (r["step"], r["position"]))
 
     def documents_of(self, what: str) -> list[bytes]:
@@ -176,20 +185,19 @@ class Lineage:
             raise ManifestError(f"{what!r} is neither a URL nor a document id (32 hex digits)")
         return [doc_id]
 
-    def _places(self, doc_id: bytes) -> Iterable[tuple[str, int, int]]:
-        """(source, row of its shard, ordinal) wherever the version selects a document."""
+    def _places(self, doc_id: bytes) -> Iterable[tuple[str, int, int, str | None]]:
+        """(source, row of its shard, ordinal, the supplier's id) wherever the version selects a document."""
         for crawl, bucket, _ in self.finder.home(doc_id):
             for row in self.finder.rows("catalogue", crawl, bucket, "doc_id", doc_id):
                 if row["shard"] is None:
                     continue
                 for name, path in {row["shard"]: None, **successors(self.finder.store, row["shard"])}.items():
-                    wanted = np.frombuffer(bytes.fromhex(name), np.uint8)
                     for source, shards in self.manifest.sources.items():
                         for number in shards.rows(name):
                             ordinal = row["ordinal"] if path is None else self._ordinal(source, number, doc_id)
                             chosen = self.manifest.selection.ordinals(source, name)
                             if ordinal is not None and (chosen is None or (chosen == ordinal).any()):
-                                yield source, number, ordinal
+                                yield source, number, ordinal, row.get("source_id")  # an older catalogue has none
 
     def _ordinal(self, source: str, row: int, doc_id: bytes) -> int | None:
         """Where a document stands in a shard that a purge or a compaction wrote."""
@@ -198,7 +206,7 @@ class Lineage:
         return ids.index(doc_id) if doc_id in ids else None
 
     def _shown(
-        self, source: str, row: int, ordinal: int, doc_id: bytes, world: int, until: int | None
+        self, source: str, row: int, ordinal: int, world: int, until: int | None
     ) -> Iterable[dict[str, Any]]:
         number = self.schedule.sources.index(source)
         flat = self.sampler.first_shard[number] + row
@@ -212,7 +220,7 @@ class Lineage:
                         "phase": self.schedule.segments[found.segment].name, "step": found.step,
                         "position": found.position, "rank": found.position % world, "epoch": found.epoch,
                         "source": source, "shard": self.manifest.sources[source].hash(row), "ordinal": ordinal,
-                        "sequence": sequence, "doc_id": doc_id.hex(),
+                        "sequence": sequence,
                     }  # fmt: skip
 
     def _sequences(self, layout: str, flat: int, ordinal: int, count: int) -> list[int]:
@@ -241,7 +249,11 @@ class Lineage:
         Args:
             first_step, last_step: inclusive.
             ranks: only what these ranks read of a world of ``world``.
+
+        Raises:
+            IndexError: the run has no such step, or the world no such rank.
         """
+        _require_ranks(ranks or [], world)
         rows: dict[tuple[str, int], dict[str, Any]] = {}
         for step in range(first_step, last_step + 1):
             for position in range(self.sampler.batch(step)):
@@ -289,6 +301,14 @@ class Lineage:
             "url", "lang", "lang_conf", "n_tokens", "dup_count", "dup_cluster_size", "stratum", "ensemble_percentile",
         )  # fmt: skip
         return {"doc_id": doc["doc_id"].hex(), "crawl": doc["crawl"], **{n: known.get(n) for n in wanted}}
+
+
+def _require_ranks(ranks: Sequence[int], world: int) -> None:
+    if world < 1:
+        raise IndexError(f"a world has at least one rank, not {world}")
+    strange = [rank for rank in ranks if not 0 <= rank < world]
+    if strange:
+        raise IndexError(f"of a world of {world} the ranks are 0 to {world - 1}, not {strange[0]}: say --world N")
 
 
 def token_measures(ids: np.ndarray) -> tuple[float, float, int]:

@@ -30,7 +30,8 @@ def tables(n=40, seed=1):
     index = pa.Table.from_pylist(index_rows(n), schema=schemas.RAW_INDEX)
     kept = rng.sample(range(n), n // 2)
     text = pa.table({"record_id": pa.array([k.to_bytes(16, "big") for k in kept], schemas.ID),
-                     "doc_id": pa.array([(k % 7).to_bytes(16, "big") for k in kept], schemas.ID)})
+                     "doc_id": pa.array([(k % 7).to_bytes(16, "big") for k in kept], schemas.ID),
+                     "source_id": pa.array([f"own/{k}" if k % 3 else None for k in kept], pa.string())})
     rng.shuffle(kept)
     language = pa.table({"record_id": pa.array([k.to_bytes(16, "big") for k in kept], schemas.ID),
                          "lang": pa.array([f"l{k}" for k in kept]),
@@ -49,6 +50,7 @@ def test_each_text_has_its_own_record():
     for r, k in zip(rows, kept, strict=True):
         assert (r["derived_from"], r["generator_model_id"]) == ((b"p" * 16, "m") if k == kept[0] else (None, None))
         assert (r["url"], r["lang"], r["offset"]) == (f"http://h.example/{k}", f"l{k}", k * 10)
+        assert r["source_id"] == (f"own/{k}" if k % 3 else None)
         assert r["doc_id"] == (k % 7).to_bytes(16, "big")
         assert r["license_id"] == ("L" if k % 2 else None)
         assert r["robots_state"] == ("disallowed_at_fetch" if str(k).startswith("1") else "allowed")

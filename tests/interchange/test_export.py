@@ -120,6 +120,7 @@ def test_the_suppliers_id_and_what_synthetic_text_was_made_from_go_through_the_f
     keys = [Key("provenance", place.plan.fingerprints["provenance"], "IMP", b) for b in range(place.plan.buckets)]
     rows = [row for key in keys for row in place.store.read(key).to_pylist()]
     assert {(r["source_tier"], r["license_id"]) for r in rows} == {("synthetic", "CC0-1.0")}
+    assert {r["source_id"] for r in rows} == {d.doc_id for d in docs}
     parents = sorted((r["derived_from"] or b"").hex() for r in rows)
     assert parents == [""] * 6 + ["ab" * 16] * 6
     assert {r["generator_model_id"] for r in rows} == {None, "writer 2 \u00e9"}

@@ -30,6 +30,7 @@ def test_one_row_a_document_with_everything_that_is_known(tmp_path):
             "https://a.org/1",
             text,
             license_id="cc-by",
+            source_id="batch-7/1",
             toxicity=0.25,
             percentile=0.8,
             pii=[(0, 3, "email"), (9, 12, "phone")],
@@ -43,6 +44,7 @@ def test_one_row_a_document_with_everything_that_is_known(tmp_path):
     found = rows(world, "catalogue")
     assert set(found) == {d.url for d in docs} - {"https://b.org/copy"}
     a = found["https://a.org/1"]
+    assert (a["source_id"], found["https://d.org/leak"]["source_id"]) == ("batch-7/1", None)
     assert (a["license_id"], a["n_pii"], a["dup_count"], a["dup_cluster_size"]) == ("cc-by", 2, 2, 2)
     assert (a["survives"], a["contaminated"], a["benchmarks"]) == (True, False, [])
     assert a["word_count"] == len(text.split())

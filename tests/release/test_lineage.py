@@ -22,7 +22,8 @@ PHASES = [
 @pytest.fixture(scope="module")
 def built(tmp_path_factory):
     world = World.make(tmp_path_factory.mktemp("lineage"))
-    rambling = Doc("https://spam.org/1", "buy now " * 60 + "grain mill river " * 40, percentile=0.9)
+    rambling = Doc("https://spam.org/1", "buy now " * 60 + "grain mill river " * 40, percentile=0.9,
+                   source_id="batch-7/1")
     world.ready("A", [*many(80), rambling])
     world.ready("B", many(60, start=70))
     sources = {n: {**s, "max_epochs": 9} for n, s in DEMO["sources"].items()}
@@ -109,6 +110,15 @@ def test_what_is_not_there_is_said(built):
     assert whereis(built.store, "v1", "00" * 16) == []
     with pytest.raises(IndexError):
         lineage(built.store, "v1", 10**9, 0)
+    for rank, world in ((2, 2), (-1, 2), (0, 0)):
+        with pytest.raises(IndexError, match="world"):
+            lineage(built.store, "v1", 0, 0, rank, world)
+        with pytest.raises(IndexError, match="world"):
+            spike(built.store, "v1", 0, 0, [rank], world)
+    with pytest.raises(IndexError, match="world"):
+        whereis(built.store, "v1", "00" * 16, world=0)
+    with pytest.raises(IndexError, match="begin at 0"):
+        lineage(built.store, "v1", 0, -1, 0, 2)
 
 
 def test_a_spike_puts_the_repetitive_page_first(built):
@@ -116,6 +126,9 @@ def test_a_spike_puts_the_repetitive_page_first(built):
     rows = whereis(built.store, "v1", spam.url)
     assert rows, "the page passed admission and is in the mixture"
     step = rows[0]["step"]
+    assert {r["source_id"] for r in rows} == {"batch-7/1"}
+    pieces = lineage(built.store, "v1", step, rows[0]["position"])
+    assert [p.provenance["source_id"] for p in pieces if p.doc_id == spam.id.hex()] == ["batch-7/1"]
     suspects = spike(built.store, "v1", max(step - 1, 0), step + 1)
     assert suspects[0]["url"] == spam.url
     assert suspects[0]["suspicion"] > 1

@@ -5,6 +5,7 @@ Texts are words drawn from a fixed list, so they pass admission; every other fac
 
 import datetime as dt
 import functools
+import json
 import tempfile
 import time
 from collections import Counter
@@ -74,6 +75,7 @@ class Doc:
     means: str | None = None  # url of the better document that it is a semantic duplicate of
     generator: str | None = None
     derived_from: str | None = None  # url of its parent
+    source_id: str | None = None
 
     @functools.cached_property
     def id(self) -> bytes:
@@ -242,6 +244,7 @@ class World:
                 "robots_state": d.robots,
                 "lang": d.lang,
                 "content_type": "text/html",
+                "source_id": d.source_id,
                 "generator_model_id": d.generator,
                 "derived_from": self._parent(d),
                 "warc_path": "x.warc.gz",
@@ -470,9 +473,6 @@ class World:
         self.report(crawl)
 
 
-def many(n: int, *, start: int = 0, hosts: int = 7, **facts: Any) -> list[Doc]:
-    """Different documents over a few hosts, percentiles spread evenly."""
-    return [
 def shard_paths(manifest: dict[str, Any]) -> dict[str, str]:
     """Content hash -> path of every shard that a manifest (plain JSON) names."""
     return {s["hash"]: s["path"] for source in manifest["sources"].values() for s in source["shards"]}
@@ -483,6 +483,9 @@ def plain_manifest(store: Store, version: str) -> dict[str, Any]:
     return json.loads(store.blobs.get(f"manifests/{version}/manifest.json"))
 
 
+def many(n: int, *, start: int = 0, hosts: int = 7, **facts: Any) -> list[Doc]:
+    """Different documents over a few hosts, percentiles spread evenly."""
+    return [
         Doc(
             url=f"https://h{i % hosts}.example.org/{i}",
             text=some_text(i, 60 + (i * 37) % 200),
