@@ -6,6 +6,7 @@ of bad shards (``loader.py``).
 """
 
 import os
+import resource
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -25,7 +26,7 @@ from gristmill.tokens.shard import BLOCK_LOG2, TOKEN_BYTES
 I64 = npt.NDArray[np.int64]
 
 PLAN_BYTES = 256 << 20  # plans of open shards, about 0.5 MB for a shard of 30,000 selected documents
-OPEN_SHARDS = 4096
+OPEN_SHARDS = 4096  # or as many as the process may have files of: an open shard has two
 CACHE_BYTES = 4 << 30
 THREADS = 8
 _LOG2_TOKENS = BLOCK_LOG2 - TOKEN_BYTES.bit_length() + 1
@@ -97,6 +98,7 @@ class Reader:
     ) -> None:
         self.manifest = manifest
         self._cache_dir, self._cache_bytes, self._threads = cache_dir, cache_bytes, threads
+        self._room = _room_for_files() // 4
         self.remote = manifest.place.local("") is None
         self._start()
 
@@ -298,13 +300,14 @@ class Reader:
 
     def _drop(self) -> None:
         """Close least recently used shards while a bound is passed; those of the batch at hand stay."""
-        over_plans = self._plan_bytes > PLAN_BYTES or len(self._plans) > OPEN_SHARDS
+        most = min(OPEN_SHARDS, self._room)
+        over_plans = self._plan_bytes > PLAN_BYTES or len(self._plans) > most
         kept = self.fetched_bytes
         if not over_plans and kept <= self._cache_bytes:
             return
         open_slots = [plan.slot for plan in self._plans.values()]
         for slot in sorted(open_slots, key=lambda s: int(self._used[s])):
-            done = self._plan_bytes <= PLAN_BYTES and len(self._plans) <= OPEN_SHARDS and kept <= self._cache_bytes
+            done = self._plan_bytes <= PLAN_BYTES and len(self._plans) <= most and kept <= self._cache_bytes
             if done or self._used[slot] == self._tick:
                 return
             key = self._keys[slot]
@@ -379,6 +382,19 @@ class Reader:
                     plan.file.ensure(block)
         except (ShardError, ManifestError, StoreError):
             return
+
+
+def _room_for_files() -> int:
+    """Files that this process may have open. The soft limit, often 1,024, is raised as far as it may be first."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 4 * OPEN_SHARDS if hard == resource.RLIM_INFINITY else min(4 * OPEN_SHARDS, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+        except (OSError, ValueError):  # a system with a limit below what it says
+            return soft
+        return wanted
+    return wanted
 
 
 def _ranges(plan: _Plan, seq_len: int, sequence: int) -> list[tuple[int, int]]:

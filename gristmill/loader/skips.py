@@ -251,28 +251,39 @@ class SkipFolder:
             names = sorted(os.listdir(self._folder))
         except FileNotFoundError:
             return [], []
+        except OSError as error:
+            raise ShardError(f"ranks cannot agree through {self._folder}: {error.strerror}") from error
         for name in names:
             if name in self._seen or not name.endswith((".skip", ".hole")):
                 continue
-            entry = json.loads((self._folder / name).read_bytes())
+            try:
+                entry = json.loads((self._folder / name).read_bytes())
+                if name.endswith(".skip"):
+                    self._skips.append(Skip(str(entry["shard"]), int(entry["from_step"]), str(entry["reason"])))
+                else:
+                    self._holes.append(Hole(int(entry["step"]), int(entry["position"]), str(entry["shard"])))
+            except (OSError, KeyError, TypeError, ValueError) as error:
+                raise ShardError(f"{self._folder / name} is not a file that ranks agree by: {error!r}") from error
             self._seen.add(name)
-            if name.endswith(".skip"):
-                self._skips.append(Skip(**entry))
-            else:
-                self._holes.append(Hole(**entry))
         return self._skips, self._holes
 
     def _create(self, name: str, entry: dict[str, Any]) -> None:
-        self._folder.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(prefix=".tmp-", dir=self._folder)
         try:
-            with os.fdopen(handle, "w") as file:
-                json.dump(entry, file)
-            os.link(temporary, self._folder / name)  # whole from the moment it exists, and never replaced
-        except FileExistsError:
-            return
-        finally:
-            os.unlink(temporary)
+            self._folder.mkdir(parents=True, exist_ok=True)
+            handle, temporary = tempfile.mkstemp(prefix=".tmp-", dir=self._folder)
+            try:
+                with os.fdopen(handle, "w") as file:
+                    json.dump(entry, file)
+                os.link(temporary, self._folder / name)  # whole from the moment it exists, and never replaced
+            except FileExistsError:
+                return
+            finally:
+                os.unlink(temporary)
+        except OSError as error:
+            raise ShardError(
+                f"ranks cannot agree on {entry} through {self._folder}: {error.strerror}; it must be a folder that all "
+                "of them can write to, on a file system with hard links"
+            ) from error
 
 
 class Callback:

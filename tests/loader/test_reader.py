@@ -1,10 +1,13 @@
 """Reading: only the blocks a sequence touches, each verified; remote shards by range, within a bound; damage named."""
 
+import errno
 import hashlib
 import io
 import multiprocessing
 import os
 import struct
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -13,7 +16,7 @@ import pyarrow as pa
 import pytest
 import xxhash
 
-from gristmill.errors import ManifestError, ShardError
+from gristmill.errors import ManifestError, ShardError, StoreError
 from gristmill.loader import TokenLoader, open_manifest
 from gristmill.loader.places import LocalPlace, open_place
 from gristmill.loader.reader import DamagedShardError, Reader
@@ -166,6 +169,8 @@ DAMAGES = {
     "no index": (lambda p: p.with_suffix(".idx").write_bytes(b"x" * 100), "not a shard index"),
     "meta gone": (lambda p: p.with_suffix(".meta").unlink(), "meta is missing"),
     "meta broken": (lambda p: p.with_suffix(".meta").write_bytes(b"{"), "not JSON"),
+    "meta a list": (lambda p: p.with_suffix(".meta").write_bytes(b"[]"), "does not have the sha256"),
+    "a folder": (lambda p: (p.with_suffix(".bin").unlink(), p.with_suffix(".bin").mkdir()), "cannot be read"),
 }
 
 
@@ -285,6 +290,43 @@ def test_plans_of_many_shards_are_bounded(tmp_path, monkeypatch):
     for batch, want in zip(loader, wanted, strict=True):
         assert (batch["tokens"] == want).all()
         assert len(loader._reader._plans) <= 20 + 40
+
+
+FEW_FILES = """
+import resource, sys
+soft, hard = (int(x) for x in sys.argv[2:4])
+resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+from gristmill.loader import TokenLoader
+loader = TokenLoader(sys.argv[1], "v1")
+print(sum(int(b["tokens"].sum()) for b in loader), resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+"""
+
+
+@pytest.mark.parametrize(("soft", "hard", "left"), [(192, 192, 192), (64, 512, 512)])
+def test_more_shards_than_a_process_may_open_files(tmp_path, soft, hard, left):
+    rng = np.random.default_rng(2)
+    made = make_dataset(tmp_path, {"web": [rng.integers(20, 90, 30).tolist() for _ in range(150)]},
+                        [phase({"web": "1"}, tokens=64 * 8 * 200, batch=[[8, None]])])
+    done = subprocess.run([sys.executable, "-c", FEW_FILES, str(made.root), str(soft), str(hard)], capture_output=True,
+                          text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    wanted = sum(int(b["tokens"].sum()) for b in TokenLoader(made.root, "v1"))
+    assert done.stdout.split() == [str(wanted), str(left)]
+
+
+def test_a_cache_that_cannot_be_written_is_named(large, tmp_path, monkeypatch):
+    (tmp_path / "file").write_text("")
+    loader = far_loader(large, FarPlace(large.root), cache_dir=str(tmp_path / "file" / "cache"), prefetch=0)
+    with pytest.raises(StoreError, match="cannot keep blocks in cache_dir"):
+        next(loader)
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("gristmill.loader.files.os.pwrite", full)
+    loader = far_loader(large, FarPlace(large.root), cache_dir=str(tmp_path), prefetch=0)
+    with pytest.raises(StoreError, match="No space left on device; give the loader a smaller cache_bytes"):
+        next(loader)
 
 
 def test_only_folders_and_s3_are_places():

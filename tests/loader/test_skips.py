@@ -214,6 +214,21 @@ def test_looking_at_a_batch_changes_nothing(made):
     assert not loader.skips
 
 
+@pytest.mark.parametrize("text", ["", "{}", "[1]", '{"shard": "a", "from_step": "soon", "reason": "r"}'])
+def test_a_file_that_says_nothing_stops_the_run_by_name(tmp_path, text):
+    (tmp_path / "a.skip").write_text(text)
+    with pytest.raises(ShardError, match=r"a\.skip is not a file that ranks agree by"):
+        SkipFolder(tmp_path).known()
+
+
+def test_a_folder_that_cannot_be_written_is_named(made, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ShardError, match=r"ranks cannot agree on .*it must be a folder"):
+        SkipFolder(tmp_path / "file" / "skips").propose("a", "bad", 3)
+    with pytest.raises(ShardError, match="ranks cannot agree through"):
+        SkipFolder(tmp_path / "file").known()
+
+
 def test_the_set_goes_to_json_and_back():
     skips = SkipSet([Skip("b", 7, "x"), Skip("a", 9, "y")], [Hole(3, 4, "b"), Hole(3, 4, "a")])
     state = json.loads(json.dumps(skips.state()))
