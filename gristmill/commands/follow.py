@@ -141,7 +141,7 @@ def _export(commands: Any) -> None:
             Registry(place.store).ordinal(args.crawl)
             files = export(place.store, place.plan, place.site, args.crawl, args.out, shape=args.shape,
                            released=not args.as_extracted)
-        print("\n".join(str(f) for f in files))
+        print("\n".join(str(f) for f in files) or "there is no document to export")
         return 0
 
     parser.set_defaults(call=call)

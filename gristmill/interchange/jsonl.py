@@ -128,6 +128,9 @@ def write(
         name: start of the file names.
         shape: of the lines.
         file_bytes: compressed bytes after which the next file begins, about.
+
+    An export that fails leaves the files that were whole; one that ends takes the place of an earlier one of that name,
+    whose further files go.
     """  # fmt: skip
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
@@ -143,9 +146,16 @@ def write(
             if out.size >= file_bytes:
                 out.close()
                 out = None
-    finally:
         if out is not None:
             out.close()
+    except BaseException:
+        if out is not None:
+            out.drop()
+        raise
+    for path in target.glob(f"{name}-*.jsonl.zst"):
+        number = path.name.removeprefix(f"{name}-").removesuffix(".jsonl.zst")
+        if len(number) == 5 and number.isdecimal() and int(number) >= len(files):
+            path.unlink()
     return files
 
 
@@ -173,6 +183,10 @@ class _File:
         self._zstd.flush(zstandard.FLUSH_FRAME)
         self._raw.close()
         self._aside.replace(self.path)
+
+    def drop(self) -> None:
+        self._raw.close()
+        self._aside.unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)

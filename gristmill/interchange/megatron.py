@@ -1,8 +1,7 @@
 """Megatron-LM's indexed dataset (``.bin`` and ``.idx``), out and back in.
 
 Belongs here: that format. Does not belong here: our own shards (``tokens/shard.py``). Pointers are 64-bit from the
-first
-addition on: past 2 GiB, 32-bit ones go negative (Megatron-LM#1672).
+first addition on: past 2 GiB, 32-bit ones go negative (Megatron-LM#1672).
 """
 
 import struct
@@ -70,17 +69,21 @@ def write(documents: Iterable[np.ndarray], prefix: str | Path, vocab_size: int) 
     base.parent.mkdir(parents=True, exist_ok=True)
     lengths: list[int] = []
     aside = {s: base.with_name(f".{base.name}{s}.part") for s in (".bin", ".idx")}
-    with aside[".bin"].open("wb") as file:
-        for ids in documents:
-            if len(ids) and int(ids.max()) > top:
-                raise MegatronError(f"token id {int(ids.max())} does not fit {dtype}; vocab_size is {vocab_size}")
-            file.write(np.ascontiguousarray(ids).astype(dtype).tobytes())
-            lengths.append(len(ids))
-    with aside[".idx"].open("wb") as file:
-        for piece in index_bytes(np.array(lengths, np.int64), dtype):
-            file.write(piece)
-    for suffix, path in aside.items():
-        path.replace(base.with_name(base.name + suffix))
+    try:
+        with aside[".bin"].open("wb") as file:
+            for ids in documents:
+                if len(ids) and int(ids.max()) > top:
+                    raise MegatronError(f"token id {int(ids.max())} does not fit {dtype}; vocab_size is {vocab_size}")
+                file.write(np.ascontiguousarray(ids).astype(dtype).tobytes())
+                lengths.append(len(ids))
+        with aside[".idx"].open("wb") as file:
+            for piece in index_bytes(np.array(lengths, np.int64), dtype):
+                file.write(piece)
+        for suffix, path in aside.items():
+            path.replace(base.with_name(base.name + suffix))
+    finally:
+        for path in aside.values():
+            path.unlink(missing_ok=True)
     return len(lengths)
 
 

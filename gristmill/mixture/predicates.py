@@ -53,12 +53,10 @@ class Predicate:
         except PolarsError as error:
             raise RecipeError(f"{where}: {text!r} is not an expression: {error}") from error
         self.columns = sorted(set(self._expr.meta.root_names()))
-        for name in self.columns:
-            if name not in schema.names:
-                hint = nearest(name, schema.names)
-                if name.startswith("score_"):
-                    hint += "; a score is there once params.quality names its classifier or scorer"
-                raise RecipeError(f"{where}: the catalogue has no column {name!r}; {hint}")
+        unknown = [name for name in self.columns if name not in schema.names]
+        if unknown:
+            hints = "; ".join(f"no column {name!r}; {self._hint(name, schema)}" for name in unknown)
+            raise RecipeError(f"{where}: the catalogue has {hints}")
         wrong = sorted(_kinds(json.loads(self._expr.meta.serialize(format="json"))) & set(_NOT_ROWWISE))
         if wrong:
             raise RecipeError(
@@ -74,6 +72,14 @@ class Predicate:
             ) from error
         if found != pl.Boolean:
             raise RecipeError(f"{where}: {text!r} gives {found}, a predicate gives true or false")
+
+    def _hint(self, name: str, schema: pa.Schema) -> str:
+        if f'"{name}"' in self.text:
+            return f"in double quotes it names a column: write '{name}' where the text is meant"
+        hint = nearest(name, schema.names)
+        if name.startswith("score_"):
+            hint += "; a score is there once params.quality names its classifier or scorer"
+        return hint
 
     def _run(self, table: pa.Table) -> pl.Series:
         # A column is always there to give the length, whatever the expression names.

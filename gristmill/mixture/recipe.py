@@ -274,7 +274,9 @@ def parts_of(recipe: Recipe) -> list[Part]:
     return sorted(out, key=lambda p: p.name)
 
 
-def part_weights(recipe: Recipe, phase: Phase, tokens: Mapping[str, int]) -> dict[str, Fraction]:
+def part_weights(
+    recipe: Recipe, phase: Phase, tokens: Mapping[str, int], selected: Mapping[str, int] | None = None
+) -> dict[str, Fraction]:
     """Weight of every part with tokens in a phase; they add up to exactly 1.
 
     A source's weight is dealt to its parts by tokens x factor, so upsampling inside a source leaves the shares between
@@ -282,10 +284,11 @@ def part_weights(recipe: Recipe, phase: Phase, tokens: Mapping[str, int]) -> dic
 
     Args:
         recipe, phase: from the recipe.
-        tokens: part name -> unique tokens selected.
+        tokens: part name -> unique tokens, those that whole sequences hold where that is known.
+        selected: part name -> unique tokens selected, where ``tokens`` are fewer.
 
     Raises:
-        RecipeError: a weighed source (or length bucket of one) selects nothing.
+        RecipeError: a weighed source (or length bucket of one) selects nothing, or nowhere as much as a sequence.
     """
     out: dict[str, Fraction] = {}
     parts = parts_of(recipe)
@@ -301,6 +304,13 @@ def part_weights(recipe: Recipe, phase: Phase, tokens: Mapping[str, int]) -> dic
         for name, share, members in groups:
             mass = {p.name: p.factor * tokens.get(p.name, 0) for p in members}
             total = sum(mass.values(), Fraction(0))
+            there = sum((selected or {}).get(p.name, 0) for p in members)
+            if not total and there:
+                raise RecipeError(
+                    f"phase {phase.name}: {name} selects {show(there)} tokens, but no shard holds the "
+                    f"{phase.seq_len:,} of one sequence, and sequences end with their shard: ask for a shorter "
+                    "seq_len, widen the source, or make larger shards (params.tokenize.shard_tokens)"
+                )
             if not total:
                 raise RecipeError(f"phase {phase.name} gives {name} the weight {share}, but it selects no tokens")
             for part, value in mass.items():

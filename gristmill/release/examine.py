@@ -232,7 +232,7 @@ def _compile(out: Examined) -> None:
             layout = packing.layout(phase.seq_len, phase.packing)
             # By what whole sequences hold, so that a part too small to give one takes no weight.
             usable = {name: n * phase.seq_len for name, n in out.sequences[layout].items()}
-            weights = recipes.decimal_strings(recipes.part_weights(recipe, phase, usable))
+            weights = recipes.decimal_strings(recipes.part_weights(recipe, phase, usable, out.tokens))
             out.phases.append(
                 {
                     "name": phase.name,

@@ -144,12 +144,13 @@ class Tokenizer:
         return out
 
     def behaviour(self) -> dict[str, Any]:
-        """Probe strings and their ids by the engine in use, and a sha256 over both: stands in the manifest.
+        """Probe strings and their ids by the reference, and a sha256 over both: stands in the manifest.
 
-        The same file has been loaded with another pre-tokenizer by another library version (open-instruct#1896), so the
-        file's hash alone does not say what it does.
+        By the reference, since that is what shards hold, whichever engine wrote them (``check``). The same file has
+        been loaded with another pre-tokenizer by another library version (open-instruct#1896), so the file's hash alone
+        does not say what it does.
         """
-        encoded = self.encode(PROBES)
+        encoded = self._reference(PROBES)
         probes = [
             [text, encoded.ids[int(encoded.offsets[i]) : int(encoded.offsets[i + 1])].tolist()]
             for i, text in enumerate(PROBES)

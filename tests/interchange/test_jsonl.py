@@ -71,6 +71,24 @@ def test_files_are_of_the_size_asked_and_the_same_each_time(tmp_path):
     assert zstandard.get_frame_parameters(files[0].read_bytes()[:18]).has_checksum
 
 
+def test_an_export_that_fails_leaves_whole_files_only_and_a_shorter_one_leaves_no_old_ones(tmp_path):
+    rng = random.Random(1)
+    docs = [Document(f"{i:032x}", rng.randbytes(100).hex()) for i in range(3000)]
+    first = write(docs, tmp_path, "x", file_bytes=60_000)
+    other = write(docs[:3], tmp_path, "x-y")
+    short = write(docs[:1000], tmp_path, "x", file_bytes=60_000)
+    assert len(first) > len(short)
+    assert sorted(tmp_path.iterdir()) == sorted([*short, *other])
+
+    def broken():
+        yield from docs[:700]
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write(broken(), tmp_path / "new", "x")
+    assert list((tmp_path / "new").iterdir()) == []
+
+
 def test_plain_and_gzip_are_read_too(tmp_path):
     doc = Document("a", "b")
     (tmp_path / "x.jsonl").write_bytes(to_line(doc) + b"\n" + to_line(doc))

@@ -157,6 +157,15 @@ def test_weights_by_source_and_length_bucket_jointly():
     assert weights == {"web/len0": Fraction(1, 2), "web/len3": Fraction(1, 5), "code": Fraction(3, 10)}
 
 
+def test_a_source_whose_shards_hold_no_whole_sequence_is_refused_as_that():
+    one = recipe(phases=[phase(weights={"web": {"len0": "0.5", "len3": "0.2"}, "code": "0.3"})])
+    usable = {"web/len0": 640, "code": 640}
+    with pytest.raises(RecipeError, match="web/len3 selects 7k tokens, but no shard holds the 64 of one sequence"):
+        lib.part_weights(one, one.phases[0], usable, {**usable, "web/len3": 7000})
+    with pytest.raises(RecipeError, match="it selects no tokens"):
+        lib.part_weights(one, one.phases[0], usable, usable)
+
+
 def test_a_weighed_source_that_selects_nothing_is_refused():
     with pytest.raises(RecipeError, match="code"):
         lib.part_weights(recipe(), recipe().phases[0], {"web": 5})
