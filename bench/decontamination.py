@@ -21,8 +21,9 @@ from gristmill.decontaminate.index import build
 from gristmill.decontaminate.ngrams import probe
 from gristmill.params import DecontaminateParams
 from gristmill.text_units import words
-from tests.decontaminate.items import FORMS, Item, prose, public_items
+from tests.decontaminate.items import FORMS, IDENTITIES, Item, clean_documents, embedded, prose, public_items
 
+TEMPLATE = "Read the passage below with care and then choose the one answer that follows from what it says."
 SHARED = Path(__file__).resolve().parent.parent.parent / "shared" / "data"
 
 
@@ -75,11 +76,19 @@ def main() -> None:
                        ratio >= 50 if kind == "default" else None)
         recall(report, index, folder, 60 if small else 300)
     paraphrases.recall(report, index, 5 if small else 25)
-    clean = pa.array(sorted(set(paragraphs())), pa.large_string())
+    few = small or not SHARED.is_dir()
+    clean = pa.array(sorted(set(paragraphs())) if few else clean_documents(SHARED), pa.large_string())
     flagged = len({m.doc for m in probe(index, clean)})
-    report.add(f"false flags in {len(clean)} paragraphs of documentation", flagged, None, flagged / len(clean),
-               "<= 1 in 10,000", flagged <= len(clean) / 10_000,
-               "documents, source files and manual pages, over 30,000: see tests/decontaminate")
+    report.add(f"false flags in {len(clean):,} clean documents", flagged, None, flagged / len(clean),
+               "<= 1 in 10,000 of 30,000", flagged <= len(clean) / 10_000 and (few or len(clean) >= 30_000),
+               "real pages, manual pages, documentation strings and source files")
+    templates = build([("made", str(i), {"q": f"{TEMPLATE} {prose(10 + i, 2)}"}) for i in range(8)]
+                      + [("made", f"i{i}", {"q": f"Show that {text}"}) for i, text in enumerate(IDENTITIES)],
+                      DecontaminateParams())
+    pages = [f"A table of formulae. {text} More follows." for text in IDENTITIES] + [embedded(TEMPLATE)]
+    flagged = len({m.doc for m in probe(templates, pa.array(pages, pa.large_string()))})
+    report.add(f"flagged of {len(pages)} pages of identities and templates", flagged, None, flagged / len(pages),
+               "none", flagged == 0)
     report.write()
 
 
@@ -91,23 +100,27 @@ def recall(report: Report, index, folder: Path, count: int) -> None:
     report.add("spans of 8 words or more that are templates, or lists of numbers", len(long_enough) - len(spans),
                note=f"of {len(long_enough)}: no evidence, reported as not checkable, and left out below")
     sample = random.Random(1).sample(spans, min(count, len(spans)))
-    for form, change in {**FORMS, "renumbered": renumbered, "every 8th word changed": lambda t: paraphrased(t, 8),
-                         "every 16th word changed": lambda t: paraphrased(t, 16)}.items():
+    forms = {**FORMS, "renumbered": renumbered, "every 8th word changed": lambda t: paraphrased(t, 8),
+             "every 16th word changed": lambda t: paraphrased(t, 16)}
+    leaked = [change(index.text[s]) for change in forms.values() for s in sample]
+    pq.write_table(pa.table({"text": leaked}), folder / "leaked.parquet")
+    flagged, why = None, ""
+    try:  # once for all forms: it builds its index each time
+        flagged = run_peer("datatrove", "datatrove_filters.py", [
+            "decontaminate-plain", str(folder / "leaked.parquet"), str(len(leaked)), str(folder / "items.parquet"),
+            "flags"])["flagged"]
+    except PeerUnavailable as reason:
+        why = str(reason)[:200]
+    for i, (form, change) in enumerate(forms.items()):
         docs = [change(index.text[s]) for s in spans]
         found = {(m.doc, m.span) for m in probe(index, pa.array(docs, pa.large_string()))}
         ours = sum((d, s) in found for d, s in enumerate(spans)) / len(spans)
-        pq.write_table(pa.table({"text": [change(index.text[s]) for s in sample]}), folder / "leaked.parquet")
         exact = form in FORMS
         what = f"recall: {form}"
-        try:
-            flagged = run_peer("datatrove", "datatrove_filters.py", [
-                "decontaminate-plain", str(folder / "leaked.parquet"), str(len(sample)),
-                str(folder / "items.parquet"), "flags"])["flagged"]
-            theirs = sum(flagged) / len(flagged)
-        except PeerUnavailable as reason:
-            report.add(what, ours, None, ours, "100 %" if exact else "", ours == 1 if exact else None,
-                       str(reason)[:200])
+        if flagged is None:
+            report.add(what, ours, None, ours, "100 %" if exact else "", ours == 1 if exact else None, why)
             continue
+        theirs = sum(flagged[i * len(sample) : (i + 1) * len(sample)]) / len(sample)
         report.add(what, ours, theirs, ours / theirs if theirs else None, "100 %" if exact else "",
                    ours == 1 if exact else None, f"{len(spans)} spans; theirs on {len(sample)} of them, plain words")
 

@@ -19,6 +19,8 @@ from bench.report import Report
 from bench.texts import documents
 from gristmill.quality import heuristics, plain, rules
 from gristmill.text_units import words
+from tests.quality.test_bad_input import HOSTILE
+from tests.quality.test_rules import DEFINITIONS
 
 PAGES = Path(__file__).resolve().parent.parent.parent / "shared" / "data" / "02_extraction"
 MARKS = "".join(ch for ch in map(chr, range(0x3000)) if plain._flag(ch, 16)) + "。！？．｡"
@@ -66,6 +68,12 @@ def verdicts(report: Report, folder: Path) -> None:
         report.add("verdicts on real pages", None, note="../shared/data is not on this machine")
         return
     table = heuristics.measure(pa.array(texts, pa.large_string()), ["eng"] * len(texts))
+    for name, definition in DEFINITIONS.items():
+        ours, plainly = rules.passes(table, rules.RULE_SETS[name]).tolist(), [definition(t) for t in texts]
+        same = sum(a == b for a, b in zip(ours, plainly, strict=True)) / len(texts)
+        report.add(f"verdicts of {name} equal to its published definition on {len(texts)} pages", sum(ours),
+                   sum(plainly), same, "all", same == 1, "pages that pass; theirs: the definition read off the page, "
+                   "same words")
     path = folder / "pages.parquet"
     pq.write_table(pa.table({"text": texts, "words": ["\n".join(words(t)) for t in texts]}), path)
     try:
@@ -81,6 +89,20 @@ def verdicts(report: Report, folder: Path) -> None:
                    "(datatrove#273): tests hold ours to the published definitions exactly")
 
 
+def hostile(report: Report) -> None:
+    """Empty and giant lines, repeated characters, right-to-left, unassigned: CPU of a text four times as long."""
+    worst, at = 0.0, ""
+    for name, text in HOSTILE.items():
+        spent = []
+        for times in (1, 4):
+            column = pa.array([text * times], pa.large_string())
+            spent.append(best(lambda column=column: heuristics.measure(column, ["eng"]), 3))
+        if spent[1] > 0.02 and spent[1] / spent[0] > worst:
+            worst, at = spent[1] / spent[0], name
+    report.add(f"bad input, {len(HOSTILE)} kinds: most that four times the text costs", worst, None, worst,
+               "linear is 4, quadratic 16: < 8", worst < 8, at)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--small", action="store_true")
@@ -89,6 +111,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         speed(report, Path(folder), small)
         verdicts(report, Path(folder))
+    hostile(report)
     report.write()
 
 

@@ -36,7 +36,8 @@ def corpora(small: bool) -> dict[str, list[str]]:
     else:
         out["documentation"] = paragraphs()[:2000]
     size = 64 if small else 512
-    return {name: rng.sample(texts, min(size, len(texts))) for name, texts in out.items()}
+    return {name: rng.sample(texts, min(size // 4 if name == "real pages" else size, len(texts)))
+            for name, texts in out.items()}
 
 
 def main() -> None:

@@ -1,8 +1,8 @@
 """Model files: a name and a pinned sha256 in, a path on this machine out.
 
 Belongs here: where a pinned model may lie (inside an installed package, in the cache folder), the check of its hash,
-and registering a local file or folder. Does not belong here: loading or running a model. Nothing is ever downloaded:
-what is missing is an error that says where to put it.
+registering a local file or folder, and what is pinned and held. Does not belong here: loading or running a model.
+Nothing is ever downloaded: what is missing is an error that says where to put it.
 
 A model of several files is a folder; its sha256 is that of the list of its files (``sha256_of``).
 """
@@ -11,9 +11,12 @@ import contextlib
 import hashlib
 import importlib.util
 import os
+import re
 import shutil
 import tempfile
 from pathlib import Path
+
+from pydantic import BaseModel
 
 from gristmill.errors import ModelError
 from gristmill.params import ModelRef
@@ -57,7 +60,7 @@ def resolve(ref: ModelRef, cache_dir: str | Path) -> Path:
     hint = f"install the package that carries it ({package[0]}), or " if package else ""
     raise ModelError(
         f"model {ref.name} is not on this machine: {hint}put the file at {cached} "
-        f"(`gristmill.models.put` does so); its sha256 must be {ref.sha256}"
+        f"(`gristmill models put FILE` does so); its sha256 must be {ref.sha256}"
     )
 
 
@@ -65,12 +68,17 @@ def put(path: str | Path, cache_dir: str | Path, name: str | None = None) -> Mod
     """Copy a local file or folder into the cache under its hash, and return what to pin. Idempotent.
 
     Raises:
-        ModelError: when there is no such file.
+        ModelError: when there is no such file, or a folder holds none, or the name is no name of a file.
     """
     source = Path(path)
     if not source.exists():
         raise ModelError(f"no model file {source}")
-    ref = ModelRef(name=name or source.name, sha256=sha256_of(source))
+    name = name or source.resolve().name
+    if name in ("", ".", "..") or "/" in name or "\\" in name:
+        raise ModelError(f"a model's name is the name of a file, and {name!r} is none")
+    if source.is_dir() and not any(f.is_file() for f in source.rglob("*")):
+        raise ModelError(f"the folder {source} holds no file")
+    ref = ModelRef(name=name, sha256=sha256_of(source))
     target = Path(cache_dir) / ref.sha256 / ref.name
     if target.exists() and sha256_of(target) == ref.sha256:
         return ref
@@ -99,6 +107,37 @@ def _put_folder(source: Path, target: Path) -> None:
         (temporary / "new").rename(target)
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
+
+
+def pinned(params: BaseModel, prefix: str = "") -> list[tuple[str, ModelRef]]:
+    """Every model that a set of parameters names: (dotted name of the parameter, model), in the parameters' order."""
+    out: list[tuple[str, ModelRef]] = []
+    for field in type(params).model_fields:
+        value = getattr(params, field)
+        for i, value_ in enumerate(value if isinstance(value, tuple) else (value,)):
+            name = f"{prefix}{field}" + (f"[{i}]" if isinstance(value, tuple) else "")
+            if isinstance(value_, ModelRef):
+                out.append((name, value_))
+            elif isinstance(value_, BaseModel):
+                out += pinned(value_, f"{name}.")
+    return out
+
+
+def where(ref: ModelRef, cache_dir: str | Path) -> str:
+    """In a word where a pinned model lies: ``cache``, a package's name, or why it cannot be used."""
+    try:
+        found = resolve(ref, cache_dir)
+    except ModelError as error:
+        there = "has sha256" in str(error)
+        package = PACKAGED.get(ref.name)
+        return "ANOTHER FILE LIES THERE" if there else f"missing (package {package[0]})" if package else "MISSING"
+    return "cache" if Path(cache_dir) in found.parents else f"package {PACKAGED[ref.name][0]}"
+
+
+def held(cache_dir: str | Path) -> list[ModelRef]:
+    """What the cache holds, by name; hashes are those of the folders, not checked."""
+    found = sorted((path.name, path.parent.name) for path in Path(cache_dir).glob("*/*") if path.name[:5] != ".tmp-")
+    return [ModelRef(name=name, sha256=sha) for name, sha in found if re.fullmatch("[0-9a-f]{64}", sha)]
 
 
 def sha256_of(path: Path) -> str:

@@ -173,7 +173,16 @@ class QualityParams(Params):
     classifier: ModelRef | None = None  # fastText, DCLM's form; demo make trains one. Its column is score_classifier
     scorers: tuple[ScorerParams, ...] = ()  # further members of the ensemble
     quantiles: ModelRef | None = None  # frozen reference quantiles; without them scores have no percentile
-    first_chars: int = 2000  # a fastText model of 2-grams gains nothing beyond; 2.2 x faster than whole texts
+    # a fastText model of 2-grams gains nothing beyond; 2.2 x faster than whole texts
+    first_chars: int = Field(2000, ge=1)
+
+    @model_validator(mode="after")
+    def _distinct(self) -> "QualityParams":
+        names = [s.name for s in self.scorers] + (["classifier"] if self.classifier else [])
+        double = sorted({n for n in names if names.count(n) > 1 or n == "ensemble"})
+        if double:
+            raise ValueError(f"scorers: {double[0]} names another one's columns already")
+        return self
 
 
 class SemanticParams(Params):
@@ -214,6 +223,7 @@ class NerParams(Params):
     )
     kinds: tuple[Literal["address", "name"], ...] = ("address", "name")  # what is looked for and stored
     scrub: tuple[Literal["address", "name"], ...] = ("address",)  # what a release replaces; names stay
+    languages: tuple[str, ...] = ()  # ISO 639-3: only these are read (the packaged model is English's); empty: all
     threshold: float = Field(0.5, gt=0, lt=1)  # mean probability of a word's tokens
     window: int = Field(128, ge=16, le=512)  # tokens: about as much as the model's own package reads at a time
     overlap: int = Field(32, ge=0)  # tokens two windows share; each takes the half that is further from its own edge
@@ -246,16 +256,16 @@ class DecontaminateParams(Params):
     """algorithms.md section 5."""
 
     n: int = Field(13, ge=8, le=32)
-    min_run: int = 10  # consecutive n-grams of one item: 22 words
-    min_run_unspaced: int = 16  # the same for scripts without spaces: 28 characters
+    min_run: int = Field(10, ge=1)  # consecutive n-grams of one item: 22 words
+    min_run_unspaced: int = Field(16, ge=1)  # the same for scripts without spaces: 28 characters
     short_n: int = Field(8, ge=4, le=13)
-    short_unspaced: int = 13  # characters: shorter spans of such scripts are not checkable
-    max_items: int = 3  # an n-gram in more items of a benchmark than this is a template
-    fuzzy_n: int = 5
-    fuzzy_containment: float = 0.6
-    fuzzy_window: float = 1.5
-    fuzzy_min_shingles: int = 12  # fewer distinct telling shingles than this prove nothing
-    bits_per_key: float = 9.6
+    short_unspaced: int = Field(13, ge=8)  # characters: shorter spans of such scripts are not checkable
+    max_items: int = Field(3, ge=1)  # an n-gram in more items of a benchmark than this is a template
+    fuzzy_n: int = Field(5, ge=2, le=13)
+    fuzzy_containment: float = Field(0.6, gt=0, le=1)
+    fuzzy_window: float = Field(1.5, ge=1)
+    fuzzy_min_shingles: int = Field(12, ge=1)  # fewer distinct telling shingles than this prove nothing
+    bits_per_key: float = Field(9.6, gt=0)
     semantic: EmbedderParams | None = None  # names an encoder: passages of like meaning are flagged, pending review
     semantic_cosine: float = Field(0.85, gt=0, le=1)  # choose it on paraphrases of one's own items
     semantic_tiers: tuple[str, ...] = ("synthetic",)

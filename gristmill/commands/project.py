@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from gristmill.commands.holdouts import add_fields, benchmarks_of, fields_of
 from gristmill.commands.places import PIPELINE_VARIABLE, Workplace, add_pipeline, project_folder
 from gristmill.errors import GristmillError, ParameterError
 
@@ -138,8 +139,9 @@ def _init(commands: Any) -> None:
     parser = commands.add_parser("init", help="write a parameter file for a new site",
                                  description="Freeze hold-outs, register a tokenizer, write pipeline.yaml.")
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--holdout", action="append", type=Path, default=[], metavar="FILE.jsonl",
-                        help="a benchmark to hold out; repeat for several")
+    parser.add_argument("--holdout", action="append", type=Path, default=[], metavar="FILE",
+                        help="a benchmark to hold out (.jsonl, .json, .csv, .parquet); repeat for several")
+    add_fields(parser, "--holdout-fields")
     parser.add_argument("--tokenizer", type=Path, required=True, metavar="tokenizer.json")
     parser.add_argument("--pattern", metavar="REGEX", help="of a tiktoken file, which holds ranks only: how text is "
                         "split")
@@ -174,9 +176,8 @@ def init(args: argparse.Namespace) -> int:
         raise ParameterError(
             "name the benchmarks to hold out (--holdout FILE.jsonl, several times): extraction does not start without"
         )
-    names = [f.name.removesuffix(".gz").removesuffix(".jsonl") for f in args.holdout]
-    if len(set(names)) < len(names):
-        raise ParameterError(f"two hold-out files have one name ({', '.join(sorted(names))}): rename one of them")
+    benchmarks = benchmarks_of(args.holdout)
+    fields = fields_of(args, benchmarks)
     if not 1 <= args.buckets <= 9999:
         raise ParameterError(f"--buckets {args.buckets}: there can be 1 to 9999")
     split = _split(args)
@@ -191,7 +192,7 @@ def init(args: argparse.Namespace) -> int:
     root = args.holdout_root or str(folder / "state" / "holdout")
     root = root if "://" in root else str(Path(root).resolve())
     at = SiteConfig(holdout=root, holdout_env=args.holdout_env)
-    held = freeze(root, dict(zip(names, args.holdout, strict=True)), options=access(at, {}), lock_until=args.lock_until)
+    held = freeze(root, dict(benchmarks), fields, options=access(at, {}), lock_until=args.lock_until)
     tokenizer = put(args.tokenizer, folder / "state" / "models")
     site: dict[str, Any] = {}
     if args.holdout_root:

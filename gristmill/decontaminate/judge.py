@@ -13,8 +13,17 @@ from pathlib import Path
 from typing import Any
 
 from gristmill.decontaminate.report import PENDING
-from gristmill.quality.annotate import ask
+from gristmill.quality.endpoint import (
+    AnnotationError,
+    Asking,
+    RefusedError,
+    ask,
+    in_order,
+    read_rows,
+    without_a_cut_line,
+)
 
+ASKING = Asking(max_tokens=400)
 YES, NO, UNDECIDED = "contaminated", "clean", "undecided"
 _ANSWER = re.compile(r"verdict\s*[:=]\s*(yes|no)\b", re.IGNORECASE)
 
@@ -53,36 +62,65 @@ def parse(answer: str) -> str:
 
 
 def judge(matches: Iterable[Mapping[str, Any]], endpoint: str, model: str, out: Path, *,
-          key: str | None = None) -> list[Verdict]:
+          how: Asking = ASKING) -> list[Verdict]:
     """Ask about every match that waits for review, once; answers are added to a file as they come.
 
     Args:
         matches: rows with doc_id, benchmark, item, span, method, text (the span's), before, matched, after.
         endpoint, model: OpenAI-compatible.
         out: JSON lines.
-        key: bearer token.
+        how: key, time and tries.
+
+    Returns:
+        Verdicts in the order of the matches. A prompt that the endpoint refuses is undecided and is not kept.
 
     Raises:
-        AnnotationError: the endpoint cannot be reached.
+        AnnotationError: the endpoint cannot be reached, or refuses every prompt.
     """
-    done = {(v.doc_id, v.benchmark, v.item, v.span, v.judge): v for v in read(out)} if out.exists() else {}
+    done = {(v.doc_id, v.benchmark, v.item, v.span, v.judge): v for v in read(out)}
+    without_a_cut_line(out)
+
+    refused: list[str] = []
+
+    def work(m: Mapping[str, Any]) -> tuple[Verdict, bool]:
+        name = _name(m)
+        known = done.get((name, m["benchmark"], m["item"], m["span"], model))
+        if known is not None:
+            return known, False
+        prompt = question(m["text"], f"{m['before']}{m['matched']}{m['after']}")
+        try:
+            answer = ask(endpoint, model, prompt, how)
+        except RefusedError as error:
+            refused.append(str(error))
+            return Verdict(name, m["benchmark"], m["item"], m["span"], model, UNDECIDED, prompt, str(error)), False
+        return Verdict(name, m["benchmark"], m["item"], m["span"], model, parse(answer), prompt, answer), True
+
     verdicts = []
     with out.open("a", encoding="utf-8") as file:
-        for m in matches:
-            if m["method"] not in PENDING:
-                continue
-            name = m["doc_id"].hex() if isinstance(m["doc_id"], bytes) else str(m["doc_id"])
-            found = done.get((name, m["benchmark"], m["item"], m["span"], model))
-            if found is None:
-                prompt = question(m["text"], f"{m['before']}{m['matched']}{m['after']}")
-                answer = ask(endpoint, model, prompt, key=key)
-                found = Verdict(name, m["benchmark"], m["item"], m["span"], model, parse(answer), prompt, answer)
+        for found, fresh in in_order(work, (m for m in matches if m["method"] in PENDING), how.at_once):
+            if fresh:
                 file.write(json.dumps(asdict(found)) + "\n")
                 file.flush()
             verdicts.append(found)
+    if refused and len(refused) == len(verdicts):
+        raise AnnotationError(f"no prompt is taken: {refused[0]}")
     return verdicts
 
 
+def beside(matches: Iterable[Mapping[str, Any]], verdicts: Iterable[Verdict]) -> list[dict[str, Any]]:
+    """The matches, each with its ``verdict`` where there is one."""
+    said = {(v.doc_id, v.benchmark, v.item, v.span): v.verdict for v in verdicts}
+    return [{**m, "verdict": said.get((_name(m), m["benchmark"], m["item"], m["span"]))} for m in matches]
+
+
+def _name(match: Mapping[str, Any]) -> str:
+    return match["doc_id"].hex() if isinstance(match["doc_id"], bytes) else str(match["doc_id"])
+
+
 def read(path: Path) -> list[Verdict]:
-    """Verdicts of a file; a last line that a kill cut short is left out."""
-    return [Verdict(**json.loads(line)) for line in path.read_text("utf-8").split("\n")[:-1] if line]
+    """Verdicts of a file; a last line that a kill cut short is left out.
+
+    Raises:
+        AnnotationError: a line is no verdict, named by its number.
+    """
+    return read_rows(path, Verdict, "verdict of `decontaminate --judge`")

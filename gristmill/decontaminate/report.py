@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import Any
 
-MAX_SHOWN = 200  # pairs of spans on the page, longest first in each benchmark; the table holds all of them
+MAX_SHOWN = 400  # pairs of spans on the page, shared by the benchmarks, longest first; the table holds all of them
+LEAST_SHOWN = 10  # of each benchmark, however many there are
 PENDING = frozenset({"fuzzy", "semantic"})  # matches of these methods wait for a person or a judge
 
 
@@ -63,21 +64,27 @@ def page(crawl: str, holdout_hash: str, summary: Mapping[str, Any], pairs: Itera
         holdout_hash: what was probed for.
         summary: of ``summarise``.
         pairs: matches with ``before``, ``matched``, ``after`` of the document and ``text`` of the benchmark's span, in
-            the order they are shown; the first ``MAX_SHOWN`` are.
+            the order they are shown, and ``verdict`` where a judge gave one; the first of each benchmark are.
     """
-    head = ("benchmark", "items", "leaked items", "share of items", "documents", "tokens", "longest run", "methods",
-            "pending review", "spans not checkable")
+    head = ("benchmark", "items", "leaked items", "share of items", "documents", "share of documents", "tokens",
+            "longest run", "methods", "pending review", "spans not checkable")
     rows = []
     for name, b in summary["benchmarks"].items():
-        cells = (b["items"], b["leaked_items"], f"{100 * b['item_rate']:.2f} %", b["documents"], b["tokens"],
-                 b["longest_run"])
+        cells = (b["items"], b["leaked_items"], f"{100 * b['item_rate']:.2f} %", b["documents"],
+                 f"{100 * b['document_rate']:.3g} %", b["tokens"], b["longest_run"])
         rows.append(
             f"<tr><td>{escape(name)}</td>" + "".join(f'<td class="n">{c}</td>' for c in cells)
             + f"<td>{escape(_counted(b['methods']))}</td><td class=\"n\">{b['pending_review']}</td>"
             + f"<td>{escape(_counted(b['not_checkable']))}</td></tr>")
-    shown = list(pairs)
-    blocks = [_pair(p) for p in shown[:MAX_SHOWN]]
-    more = f"<p>{len(shown) - MAX_SHOWN} more are in the table.</p>" if len(shown) > MAX_SHOWN else ""
+    held: dict[str, list[Mapping[str, Any]]] = {}
+    for pair in pairs:
+        held.setdefault(pair["benchmark"], []).append(pair)
+    share = max(LEAST_SHOWN, MAX_SHOWN // max(len(held), 1))
+    blocks = []
+    for name, mine in held.items():
+        blocks += [_pair(p) for p in mine[:share]]
+        if len(mine) > share:
+            blocks.append(f"<p>{len(mine) - share} more of {escape(name)} are in the table.</p>")
     return (
         f'<!doctype html><html lang="en"><head><meta charset="utf-8"><title>Contamination of {escape(crawl)}</title>'
         f"<style>{_STYLE}</style></head><body><h1>Contamination of {escape(crawl)}</h1>"
@@ -88,7 +95,7 @@ def page(crawl: str, holdout_hash: str, summary: Mapping[str, Any], pairs: Itera
         "1.5 times the span, pending review; <b>semantic</b>, a passage of like "
         "meaning, pending review. Spans not checkable are too short or only templates.</p>"
         f"<table><tr>{''.join(f'<th>{h}</th>' for h in head)}</tr>{''.join(rows)}</table>"
-        f"<h2>Matched spans</h2>{''.join(blocks) or '<p>None.</p>'}{more}</body></html>\n"
+        f"<h2>Matched spans</h2>{''.join(blocks) or '<p>None.</p>'}</body></html>\n"
     )
 
 
@@ -99,8 +106,10 @@ def _counted(counts: Mapping[str, int]) -> str:
 def _pair(p: Mapping[str, Any]) -> str:
     detail = f"{p['longest_run']} words in a row" if p["containment"] is None else f"containment {p['containment']:.2f}"
     head = f"{p['benchmark']}, item {p['item']}, {p['span']}: {p['method']}, {detail}"
+    head += f"; the judge says {p['verdict']}" if p.get("verdict") else ""
+    name = p["doc_id"].hex() if isinstance(p["doc_id"], bytes) else str(p["doc_id"])
     return (
-        f"<table><tr><th>document {escape(p['doc_id'].hex())}</th><th>{escape(head)}</th></tr>"
+        f"<table><tr><th>document {escape(name)}</th><th>{escape(head)}</th></tr>"
         f"<tr><td width=\"50%\"><pre>"
         f"<span class=\"c\">{escape(p['before'])}</span><mark>{escape(p['matched'])}</mark>"
         f"<span class=\"c\">{escape(p['after'])}</span></pre></td><td><pre>{escape(p['text'])}</pre></td></tr></table>"

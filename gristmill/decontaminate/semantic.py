@@ -7,7 +7,6 @@ named, and then only for the source tiers that are (synthetic text is where para
 """
 
 from collections.abc import Sequence
-from functools import lru_cache
 
 import numpy as np
 
@@ -69,19 +68,13 @@ def probe(index: Index, texts: Sequence[str], embedder: EmbedderParams, cosine: 
             for (d, s), (value, a, b, width) in sorted(best.items())]
 
 
-_INDEXES: dict[int, Index] = {}
+_LAST: list[tuple[Index, EmbedderParams, np.ndarray, np.ndarray]] = []  # the spans embedded last: one index a process
 
 
 def _spans(index: Index, embedder: EmbedderParams, cache: str, device: Device) -> tuple[np.ndarray, np.ndarray]:
     """Numbers of spans long enough, and their vectors; made once a process for an index."""
-    _INDEXES.clear()
-    _INDEXES[id(index)] = index
-    return _embedded(id(index), embedder, cache, device)
-
-
-@lru_cache(maxsize=1)
-def _embedded(number: int, embedder: EmbedderParams, cache: str, device: Device) -> tuple[np.ndarray, np.ndarray]:
-    index = _INDEXES[number]
-    chosen = np.flatnonzero(np.diff(index.offsets) >= MIN_WORDS)
-    found, _ = embed([index.text[s] for s in chosen], embedder, device, cache_dir=cache)
-    return chosen, found
+    if not _LAST or _LAST[0][0] is not index or _LAST[0][1] != embedder:
+        chosen = np.flatnonzero(np.diff(index.offsets) >= MIN_WORDS)
+        found, _ = embed([index.text[s] for s in chosen], embedder, device, cache_dir=cache)
+        _LAST[:] = [(index, embedder, chosen, found)]
+    return _LAST[0][2], _LAST[0][3]

@@ -88,8 +88,12 @@ def _semantic(part: Partition, idx: index.Index, docs: pa.Table, certain: list[n
     return [m for m in moved if (m.doc, m.span) not in known]
 
 
-def contamination_report(part: Partition) -> None:
-    """Role "data": the summary as JSON. Role "html": the page."""
+def gathered(part: Partition) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    """The summary of a crawl, and its matches with their excerpts and the benchmark's text, as the page shows them.
+
+    Args:
+        part: of ``contamination_report``.
+    """
     found = _holdouts(part)
     idx = _index(found.root, found.hash, part.plan.params.decontaminate, access(part.site, part.store.options))
     matches = [r for t in part.read_all("contamination") for r in t.to_pylist()]
@@ -111,11 +115,19 @@ def contamination_report(part: Partition) -> None:
     pairs = [{**m, **e, "text": text[(m["benchmark"], m["item"], m["span"])]}
              for m, e in zip(matches, excerpts, strict=True)]
     pairs.sort(key=lambda p: (p["benchmark"], -p["longest_run"], p["doc_id"], p["item"], p["span"]))
+    return summary, pairs
+
+
+def contamination_report(part: Partition) -> None:
+    """Role "data": the summary as JSON. Role "html": the page."""
+    summary, pairs = gathered(part)
+    holdout_hash = summary["holdout_hash"]
     part.write_bytes(canonical_json(summary), role="data", suffix=".json", rows=len(summary["benchmarks"]))
-    part.write_bytes(report.page(part.crawl or "", found.hash, summary, pairs).encode(), role="html", suffix=".html")
-    part.state["holdout_hash"] = found.hash
-    part.report(flagged=summary["flagged"], documents=probed, benchmarks={
-        name: {k: b[k] for k in ("documents", "tokens", "leaked_items", "longest_run", "pending_review")}
+    part.write_bytes(report.page(part.crawl or "", holdout_hash, summary, pairs).encode(), role="html", suffix=".html")
+    part.state["holdout_hash"] = holdout_hash
+    part.report(flagged=summary["flagged"], documents=summary["documents"], benchmarks={
+        name: {k: b[k] for k in ("items", "leaked_items", "documents", "document_rate", "tokens", "longest_run",
+                                 "methods", "pending_review")}
         for name, b in summary["benchmarks"].items()
     })
 

@@ -17,13 +17,14 @@ from gristmill.decontaminate import ngrams, report
 from gristmill.decontaminate.index import Index
 from gristmill.errors import ManifestError
 from gristmill.loader.manifest import Manifest
-from gristmill.params import TokenizeParams
+from gristmill.params import DecontaminateParams, EmbedderParams, TokenizeParams
 from gristmill.tokens import shard
 
 BATCH = 512
 AROUND, SHOWN = 80, 600  # characters kept around a match, and of it
 
 Decode = Callable[[Sequence[np.ndarray]], list[str]]
+Probe = Callable[[list[str]], list[ngrams.Match]]
 
 
 @dataclass
@@ -79,7 +80,31 @@ def _without(ids: np.ndarray, control: Sequence[int]) -> list[int]:
     return found
 
 
-def scan(manifest: Manifest, index: Index, decode: Decode, *, every: int = 1,
+def prober(index: Index, params: DecontaminateParams, embedder: EmbedderParams | None, cache: str | Path) -> Probe:
+    """Matches of texts by words, and by meaning where an encoder is named.
+
+    Args:
+        index: of the hold-outs.
+        params: bounds.
+        embedder: for the semantic pass; None: no such pass.
+        cache: of models.
+    """
+    def probe(texts: list[str]) -> list[ngrams.Match]:
+        found = ngrams.probe(index, pa.array(texts, pa.large_string()))
+        if embedder is not None:
+            from gristmill.decontaminate import semantic
+            from gristmill.embed.engines import chosen_device
+
+            known = {(m.doc, m.span) for m in found}
+            alike = semantic.probe(index, texts, embedder, params.semantic_cosine, cache=str(cache),
+                                   device=chosen_device())
+            found += [m for m in alike if (m.doc, m.span) not in known]
+        return found
+
+    return probe
+
+
+def scan(manifest: Manifest, index: Index, decode: Decode, probe: Probe, *, every: int = 1,
          progress: Callable[[int, int], None] | None = None) -> Scan:
     """Probe every selected document of a version.
 
@@ -87,6 +112,7 @@ def scan(manifest: Manifest, index: Index, decode: Decode, *, every: int = 1,
         manifest: the version.
         index: of the hold-outs.
         decode: of ``decoder``.
+        probe: of ``prober``.
         every: only each n-th shard of a source, for a sample of a large version.
         progress: called with (shards done, of).
 
@@ -100,7 +126,7 @@ def scan(manifest: Manifest, index: Index, decode: Decode, *, every: int = 1,
     for done, (source, row) in enumerate(todo):
         name = manifest.sources[source].hash(row)
         for start, ids, texts, counts, ordinals in _documents(manifest, source, row, decode):
-            for m in ngrams.probe(index, pa.array(texts, pa.large_string())):
+            for m in probe(texts):
                 data = texts[m.doc].encode()
                 out.sizes[ids[m.doc]] = int(counts[m.doc])
                 out.matches.append({
@@ -116,21 +142,22 @@ def scan(manifest: Manifest, index: Index, decode: Decode, *, every: int = 1,
     return out
 
 
-def probe_texts(texts: Iterable[tuple[str, str]], index: Index) -> Scan:
+def probe_texts(texts: Iterable[tuple[str, str]], index: Index, probe: Probe) -> Scan:
     """The same for texts that are in no store: synthetic data before it is landed.
 
     Args:
         texts: (id, text).
         index: of the hold-outs.
+        probe: of ``prober``.
     """
     out = Scan()
     rows = list(texts)
     for start in range(0, len(rows), BATCH):
         batch = rows[start : start + BATCH]
-        for m in ngrams.probe(index, pa.array([t for _, t in batch], pa.large_string())):
+        for m in probe([t for _, t in batch]):
             name, text = batch[m.doc]
             out.matches.append({
-                "doc_id": name.encode(), "benchmark": index.benchmark[m.span], "item": index.item[m.span],
+                "doc_id": name, "benchmark": index.benchmark[m.span], "item": index.item[m.span],
                 "span": index.span[m.span], "method": m.method, "longest_run": m.run, "containment": m.containment,
                 "text": index.text[m.span], **excerpt(text.encode(), m.start, m.end),
             })

@@ -168,7 +168,10 @@ def _tokenizer(params: EmbedderParams, path: Path, cache_dir: str) -> tuple[Any,
 def _open_tokenizer(file: Path, max_tokens: int, overlap: int = 0) -> tuple[Any, int]:
     """The tokenizer, cutting at ``max_tokens`` and padding nothing; and what its rows are to be padded with."""
     tokenizers = require("tokenizers", "a transformer")
-    tokenizer = tokenizers.Tokenizer.from_file(str(file))
+    try:
+        tokenizer = tokenizers.Tokenizer.from_file(str(file))
+    except Exception as error:  # the library raises no other class
+        raise ModelError(f"{file} is no tokenizer of the library tokenizers: {error}") from error
     pad_id = (tokenizer.padding or {}).get("pad_id", 0)
     tokenizer.no_padding()
     tokenizer.enable_truncation(max_tokens, stride=overlap)
@@ -180,6 +183,8 @@ def _onnx(path: Path, params: EmbedderParams, device: Device, threads: int) -> t
 
     def run(ids: np.ndarray, mask: np.ndarray) -> np.ndarray:
         out = raw(ids, mask)
+        if out.ndim not in (2, 3):
+            raise ModelError(f"{params.model.name} gives {list(out.shape)}: an encoder gives vectors of rows or tokens")
         return normalised(pooled(out, mask, params.pooling) if out.ndim == 3 else out)
 
     return run, chosen
@@ -195,16 +200,21 @@ def _session(path: Path, name: str, device: Device, threads: int) -> tuple[Run, 
     options = ort.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
-    session = ort.InferenceSession(
-        str(path), options, providers=["CUDAExecutionProvider", "CPUExecutionProvider"] if gpu else
-        ["CPUExecutionProvider"],
-    )
+    providers = ["CUDAExecutionProvider", "CPUExecutionProvider"] if gpu else ["CPUExecutionProvider"]
+    try:
+        session = ort.InferenceSession(str(path), options, providers=providers)
+    except Exception as error:  # onnxruntime's errors share no base of their own
+        raise ModelError(f"{path} is no model that onnxruntime opens: {error}") from error
     names = {i.name for i in session.get_inputs()}
     output = session.get_outputs()[0].name
 
     def run(ids: np.ndarray, mask: np.ndarray) -> np.ndarray:
         feeds = {"input_ids": ids, "attention_mask": mask, "token_type_ids": np.zeros_like(ids)}
-        found: np.ndarray = session.run([output], {k: v for k, v in feeds.items() if k in names})[0]
+        try:
+            found: np.ndarray = session.run([output], {k: v for k, v in feeds.items() if k in names})[0]
+        except Exception as error:
+            raise ModelError(f"the model {name} takes {', '.join(sorted(names))} and does not run on token ids and "
+                             f"their mask: {error}") from error
         return found
 
     return run, "gpu" if gpu else "cpu"
@@ -218,7 +228,10 @@ def _sentence_transformers(path: Path, device: Device, threads: int) -> tuple[Ru
     if not gpu:
         torch.set_num_threads(threads)
     importlib.import_module("transformers.utils.logging").disable_progress_bar()
-    model = library.SentenceTransformer(str(path), device=where, local_files_only=True).eval()
+    try:
+        model = library.SentenceTransformer(str(path), device=where, local_files_only=True).eval()
+    except (OSError, ValueError, KeyError, TypeError, RuntimeError) as error:
+        raise ModelError(f"{path} is no folder of sentence-transformers: {error}") from error
     if gpu:  # half the memory traffic; sums are kept in float32 by the hardware
         model = model.bfloat16()
 

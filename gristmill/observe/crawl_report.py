@@ -170,7 +170,7 @@ def _sums(table: pa.Table, keys: list[str]) -> list[dict[str, Any]]:
 
 def _reference(table: pa.Table) -> np.ndarray:
     """Which documents the reference funnel's filters after deduplication would keep. Without percentiles: none."""
-    keep = rules.passes(table, rules.reference())
+    keep = rules.passes(table, rules.reference(), table["lang"].to_pylist())
     percentile = table["ensemble_percentile"].to_numpy(zero_copy_only=False).astype(np.float64)
     keep &= np.nan_to_num(percentile, nan=-1.0) >= np.float32(TOP_SHARE)
     keep &= ~table["contaminated"].fill_null(False).to_numpy(zero_copy_only=False).astype(bool)

@@ -1,31 +1,34 @@
 """Label bootstrap: texts scored 0 to 5 by language models under explicit rubrics, and what their labels are worth.
 
-Belongs here: the rubric's prompt, asking an OpenAI-compatible endpoint, reading and validating answers, agreement, and
-the split into texts to keep and texts to leave for ``fasttext_classifier.py``. Does not belong here: serving a model.
+Belongs here: the rubric's prompt, reading and validating answers, agreement, and the split into texts to keep and texts
+to leave for ``fasttext_classifier.py``. Does not belong here: asking (``endpoint.py``).
 Every prompt and answer is kept: a label without them cannot be checked.
 """
 
-import http.client
 import json
 import re
-import urllib.error
-import urllib.request
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
 
 from gristmill import strict_json
-from gristmill.errors import GristmillError
+from gristmill.quality.endpoint import (
+    AnnotationError,
+    Asking,
+    RefusedError,
+    ask,
+    in_order,
+    read_rows,
+    without_a_cut_line,
+)
 
+ANY = "*"  # the language of a rubric for texts that no other rubric is for
 MAX_SCORE = 5
-MAX_TOKENS = 400  # of an answer: the rubric asks for 100 words
+ASKING = Asking(max_tokens=400)  # the rubric asks for 100 words
+FEW = 5  # prompts refused before any is taken: it is the endpoint then, and not the texts
 _ANSWER = re.compile(r"score\s*[:=]\s*([0-9]+)\s*(?:/\s*5)?\s*\.?\s*$", re.IGNORECASE)
-
-
-class AnnotationError(GristmillError):
-    """The endpoint cannot be reached, or does not answer as an OpenAI-compatible one does."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +64,9 @@ def read_rubric(path: Path) -> Rubric:
         AnnotationError: it is not one.
     """
     try:
-        data = json.loads(path.read_text("utf-8"))
+        data = strict_json.loads(path.read_bytes())
+        if not isinstance(data["points"], list):
+            raise TypeError("points is no list")
         rubric = Rubric(str(data["name"]), str(data["lang"]), tuple(map(str, data["points"])))
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise AnnotationError(f"{path} is no rubric (JSON with name, lang, points): {error}") from error
@@ -90,33 +95,23 @@ def parse(answer: str) -> int | None:
     return score if score is not None and 0 <= score <= MAX_SCORE else None
 
 
-def ask(endpoint: str, model: str, prompt: str, *, key: str | None = None, timeout: float = 120,
-        max_tokens: int = MAX_TOKENS) -> str:
-    """One answer at temperature 0 from ``{endpoint}/chat/completions``.
+def rubric_for(lang: str | None, rubrics: Sequence[Rubric]) -> Rubric | None:
+    """The rubric of a language, else the one for any; a single one is for all texts."""
+    by_lang: Mapping[str, Rubric] = {r.lang: r for r in rubrics}
+    return rubrics[0] if len(rubrics) == 1 else by_lang.get(lang or "", by_lang.get(ANY))
 
-    Raises:
-        AnnotationError: with the endpoint's own words.
-    """
-    if not endpoint.startswith(("http://", "https://")):
-        raise AnnotationError(f"{endpoint} is no http(s) address of an OpenAI-compatible endpoint")
-    body = {"model": model, "temperature": 0, "seed": 1, "max_tokens": max_tokens,
-            "messages": [{"role": "user", "content": prompt}]}
-    headers = {"Content-Type": "application/json"} | ({"Authorization": f"Bearer {key}"} if key else {})
-    url = f"{endpoint.rstrip('/')}/chat/completions"
-    request = urllib.request.Request(url, json.dumps(body).encode(), headers)  # noqa: S310 - checked above
-    try:
-        with urllib.request.urlopen(request, timeout=timeout) as response:  # noqa: S310 - checked above
-            return str(json.load(response)["choices"][0]["message"]["content"])
-    except urllib.error.HTTPError as error:
-        words = error.read()[:200].decode("utf-8", "replace")
-        raise AnnotationError(f"{endpoint} refused: {error.code} {words}") from error
-    except (OSError, http.client.HTTPException, ValueError, KeyError, IndexError, TypeError) as error:
-        raise AnnotationError(f"{endpoint} did not answer as an OpenAI-compatible endpoint: {error}") from error
+
+def check(rubrics: Sequence[Rubric]) -> None:
+    """Raises AnnotationError where two rubrics are for one language, or labels of two would bear one name."""
+    for what in ("lang", "name"):
+        values = [getattr(r, what) for r in rubrics]
+        double = sorted({v for v in values if values.count(v) > 1})
+        if double:
+            raise AnnotationError(f"two rubrics have the {what} {double[0]}")
 
 
 def annotate(texts: Iterable[tuple[str, str]], rubric: Rubric, labellers: Sequence[tuple[str, str]], out: Path, *,
-             first_chars: int = 4000, key: str | None = None, timeout: float = 120,
-             max_tokens: int = MAX_TOKENS) -> list[Label]:
+             first_chars: int = 4000, how: Asking = ASKING) -> list[Label]:
     """Ask every labeller about every text; prompts and answers are kept, one JSON a line, and never asked for twice.
 
     Args:
@@ -125,28 +120,48 @@ def annotate(texts: Iterable[tuple[str, str]], rubric: Rubric, labellers: Sequen
         labellers: (endpoint, model).
         out: file of labels; answers are added to it as they come, so a killed run goes on where it was.
         first_chars: how much of a text is shown.
-        key: bearer token, for all endpoints.
-        timeout, max_tokens: of one answer; seconds.
+        how: key, time and tries.
+
+    Returns:
+        Labels in the order of the texts. A prompt that an endpoint refuses (a text beyond the model's context) is a
+        label without a score and with the endpoint's words; it is not kept, so that another run asks again.
+
+    Raises:
+        AnnotationError: an endpoint cannot be reached, or refuses whatever it is asked; the file holds a label of
+            the same name to another prompt.
     """
-    done: dict[tuple[str, str, str], Label] = {}
-    if out.exists():
-        done = {(x.doc_id, x.labeller, x.rubric): x for x in read(out)}
-        data = out.read_bytes()
-        if data[-1:] not in (b"", b"\n"):  # a killed run's last line
-            with out.open("r+b") as cut:
-                cut.truncate(data.rfind(b"\n") + 1)
+    done = {(x.doc_id, x.labeller, x.rubric): x for x in read(out)}
+    without_a_cut_line(out)
+    jobs = ((doc_id, text, endpoint, model) for doc_id, text in texts for endpoint, model in labellers)
+
+    def work(job: tuple[str, str, str, str]) -> tuple[Label, str]:
+        doc_id, text, endpoint, model = job
+        prompt, known = rubric.prompt(text[:first_chars]), done.get((doc_id, model, rubric.name))
+        if known is not None:
+            if known.prompt != prompt:
+                raise AnnotationError(f"{out} has a label of {doc_id} by {model} under {rubric.name} to another prompt "
+                                      "(another text, or other points): write to another file")
+            return known, "known"
+        try:
+            answer = ask(endpoint, model, prompt, how)
+        except RefusedError as error:
+            return Label(doc_id, model, rubric.name, prompt, str(error), None), "refused"
+        return Label(doc_id, model, rubric.name, prompt, answer, parse(answer)), "new"
+
     labels: list[Label] = []
+    refused: list[Label] = []
     with out.open("a", encoding="utf-8") as file:
-        for doc_id, text in texts:
-            for endpoint, model in labellers:
-                label = done.get((doc_id, model, rubric.name))
-                if label is None:
-                    prompt = rubric.prompt(text[:first_chars])
-                    answer = ask(endpoint, model, prompt, key=key, timeout=timeout, max_tokens=max_tokens)
-                    label = Label(doc_id, model, rubric.name, prompt, answer, parse(answer))
-                    file.write(json.dumps(asdict(label), ensure_ascii=True) + "\n")
-                    file.flush()
-                labels.append(label)
+        for label, came in in_order(work, jobs, how.at_once):
+            labels.append(label)
+            if came == "refused":
+                refused.append(label)
+            elif came == "new":
+                file.write(json.dumps(asdict(label), ensure_ascii=True) + "\n")
+                file.flush()
+            if len(refused) == len(labels) == FEW:
+                break
+    if labels and len(refused) == len(labels):
+        raise AnnotationError(f"no prompt is taken: {refused[0].answer}")
     return labels
 
 
@@ -156,14 +171,15 @@ def read(path: Path) -> list[Label]:
     Raises:
         AnnotationError: a line is no label, named by its number.
     """
-    out = []
-    for number, line in enumerate(path.read_bytes().split(b"\n")[:-1], start=1):
-        if line:
-            try:
-                out.append(Label(**strict_json.loads(line)))
-            except (ValueError, TypeError) as error:
-                raise AnnotationError(f"{path}, line {number}: no label of `quality annotate`: {error}") from error
-    return out
+    return read_rows(path, _label, "label of `quality annotate`")
+
+
+def _label(**fields: object) -> Label:
+    found = Label(**fields)  # type: ignore[arg-type]
+    texts = (found.doc_id, found.labeller, found.rubric, found.prompt, found.answer)
+    if not all(isinstance(v, str) for v in texts) or found.score not in (None, *range(MAX_SCORE + 1)):
+        raise ValueError("a field holds what no label holds")
+    return found
 
 
 def agreement(labels: Sequence[Label]) -> float:

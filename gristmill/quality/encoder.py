@@ -59,6 +59,10 @@ def scores(file: Path, names: Sequence[str], found: np.ndarray, has_text: np.nda
     for name in names:
         if name not in heads.heads:
             raise ModelError(f"{file} has the heads {', '.join(sorted(heads.heads))}, not {name}")
+        width = heads.heads[name].layers[0][0].shape[0]
+        if width != found.shape[1]:
+            raise ModelError(f"{file}: head {name} reads {width} numbers, and vectors of {embedder.model.name} have "
+                             f"{found.shape[1]}: train it again")
         out[name] = np.where(has_text, np.round(heads.heads[name].apply(found), DIGITS), np.nan)
     return out
 

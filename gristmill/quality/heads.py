@@ -102,6 +102,17 @@ def fit(vectors: np.ndarray, target: np.ndarray, how: Fit = Fit()) -> Head:
     return Head(tuple((w.astype(np.float32), b.astype(np.float32)) for w, b in layers))
 
 
+def joined(held: Heads, more: Heads) -> Heads:
+    """Heads of two files as one; of two with one name the later stays.
+
+    Raises:
+        ModelError: they are on different embedders.
+    """
+    if held.embedder != more.embedder:
+        raise ModelError(f"heads on {held.embedder.model.name} and on {more.embedder.model.name} do not go in one file")
+    return Heads(more.embedder, {**held.heads, **more.heads})
+
+
 def write(heads: Heads, path: Path) -> Path:
     """Write the file; equal heads are equal bytes."""
     body = {
@@ -126,8 +137,12 @@ def read(path: Path) -> Heads:
         heads = {
             name: Head(tuple((_unpacked(w), _unpacked(b)) for w, b in layers)) for name, layers in data["heads"].items()
         }
+        for name, head in heads.items():
+            widths = [size for w, b in head.layers for size in (w.shape[0], w.shape[1], *b.shape)]
+            if not widths or widths[1::3] != widths[2::3] or widths[1:-3:3] != widths[3::3] or widths[-1] != 1:
+                raise ValueError(f"the layers of {name} do not fit together")
         return Heads(EmbedderParams.model_validate(data["embedder"]), heads)
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
         raise ModelError(f"{path} is no file of classifier heads ({error}): train it again") from error
 
 

@@ -41,32 +41,54 @@ class Labelled:
 
 
 def read_texts(path: Path, field: str = "text") -> Iterator[tuple[str, str]]:
-    """(id, text) of a file. Ids are ``doc_id``, ``id``, or the number of the row; bytes are given in hex.
+    """(id, text) of a file. Ids are ``doc_id``, ``id``, or the file's name and the number of the row; bytes in hex.
 
     ``.jsonl`` and ``.jsonl.gz`` hold an object a line, ``.parquet`` a column, ``.txt`` one text.
 
     Raises:
         ParameterError: another kind of file, a damaged one, or a row without the field, named by its number.
     """
+    for name, text, _ in read_rows(path, field):
+        yield name, text
+
+
+def read_rows(path: Path, field: str = "text", beside: str = "lang") -> Iterator[tuple[str, str, str | None]]:
+    """The same with one more field of each row where it has that one, such as its language."""
     try:
-        yield from _read(path, field)
+        yield from _read(path, field, beside)
     except (UnicodeDecodeError, EOFError, zlib.error, gzip.BadGzipFile, pa.ArrowException) as error:
         raise ParameterError(f"{path} cannot be read: {error}") from error
 
 
-def _read(path: Path, field: str) -> Iterator[tuple[str, str]]:
+def distinct(rows: Iterable[tuple[str, str, str | None]]) -> list[tuple[str, str, str | None]]:
+    """Each row once; what has an id is known by it alone.
+
+    Raises:
+        ParameterError: two texts have one id.
+    """
+    out: dict[str, tuple[str, str, str | None]] = {}
+    for row in rows:
+        if out.setdefault(row[0], row)[1] != row[1]:
+            raise ParameterError(f"two texts have the id {row[0]}: labels are joined to texts by it")
+    return list(out.values())
+
+
+def _read(path: Path, field: str, beside: str) -> Iterator[tuple[str, str, str | None]]:
     if path.suffix == ".txt":
-        yield path.name, path.read_text("utf-8", "replace")
+        yield path.name, path.read_text("utf-8", "replace"), None
         return
     if path.suffix == ".parquet":
         with pq.ParquetFile(path) as file:
-            wanted = [n for n in ("doc_id", "id", field) if n in file.schema_arrow.names]
+            wanted = sorted({"doc_id", "id", field, beside} & set(file.schema_arrow.names))
             if field not in wanted:
                 raise ParameterError(f"{path} has no column {field}: {', '.join(file.schema_arrow.names)}")
             number = 0
             for batch in file.iter_batches(1024, columns=wanted):
                 for row in batch.to_pylist():
-                    yield _id(row, number), row[field] or ""
+                    text = row[field]
+                    if not isinstance(text, str | None):
+                        raise ParameterError(f"{path}: the column {field} holds no strings; --field names another one")
+                    yield _id(path, row, number), text or "", _beside(row, beside)
                     number += 1
         return
     if not path.name.endswith((".jsonl", ".jsonl.gz")):
@@ -90,16 +112,21 @@ def _read(path: Path, field: str) -> Iterator[tuple[str, str]]:
                 raise ParameterError(f"{path}, line {number + 1}: no text in {field!r} ({error}); --field names "
                                      "another field") from error
             # a lone surrogate is valid JSON and no text: UTF-8 cannot hold it
-            yield _text(_id(row, number)), _text(text)
+            yield _text(_id(path, row, number)), _text(text), _beside(row, beside)
+
+
+def _beside(row: dict[str, object], name: str) -> str | None:
+    found = row.get(name)
+    return found if isinstance(found, str) else None
 
 
 def _text(value: str) -> str:
     return value.encode("utf-8", "replace").decode("utf-8")
 
 
-def _id(row: dict[str, object], number: int) -> str:
+def _id(path: Path, row: dict[str, object], number: int) -> str:
     found = row.get("doc_id", row.get("id"))
-    return found.hex() if isinstance(found, bytes) else str(number if found is None else found)
+    return found.hex() if isinstance(found, bytes) else f"{path.name}:{number + 1}" if found is None else str(found)
 
 
 def sides(good: Iterable[Path], bad: Iterable[Path], field: str = "text") -> Labelled:
@@ -115,6 +142,9 @@ def joined(labels: Sequence[Label], texts: Iterable[tuple[str, str]], keep_from:
 
     Scores are moved so that ``keep_from`` lies at 0.5: what counts as good is the caller's. Texts without a valid score
     are left out.
+
+    Raises:
+        ParameterError: no text has a label with a score.
     """
     scores: dict[str, list[int]] = {}
     for label in labels:
@@ -126,6 +156,9 @@ def joined(labels: Sequence[Label], texts: Iterable[tuple[str, str]], keep_from:
             mean = sum(scores[name]) / len(scores[name])
             low, span = (0.0, keep_from) if mean < keep_from else (keep_from, max(MAX_SCORE - keep_from, 1e-9))
             rows[text] = min(1.0, (mean - low) / span / 2 + (0.5 if mean >= keep_from else 0))
+    if not rows:
+        raise ParameterError(f"of {len(labels)} labels none with a score is of these texts: they are joined by id "
+                             "(doc_id, id, or the file's name and row)")
     return Labelled(tuple(sorted(rows)), tuple(rows[t] for t in sorted(rows)))
 
 

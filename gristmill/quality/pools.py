@@ -1,6 +1,7 @@
 """Documents with their scores out of a store, as an ablation reads them.
 
-Belongs here: joining texts, scores and hosts of crawls. Does not belong here: what is done with them (``ablation.py``).
+Belongs here: joining texts, scores and hosts of crawls. Does not belong here: what is done with them (``ablation.py``,
+``ensemble.py``).
 """
 
 from collections.abc import Sequence
@@ -62,3 +63,38 @@ def read_pool(store: Store, plan: Plan, site: SiteConfig, crawls: Sequence[str],
                 hosts.append(host_of(urls[record] or ""))
                 generations.append(crawl)
     return Pool(list(ids), texts, np.array(scores, float), hosts, generations)
+
+
+def read_scores(store: Store, plan: Plan, site: SiteConfig, crawls: Sequence[str], *,
+                buckets: Sequence[int] | None = None) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
+    """Scores of documents that survived deduplication, as reference quantiles are frozen from.
+
+    Returns:
+        scorer -> float64 (n), NaN where it gives none; language and source tier of each document, str (n).
+
+    Raises:
+        ParameterError: no scorer is pinned.
+        MissingPartitionError: a crawl was not taken through ``quality``.
+    """
+    tables, langs, tiers = [], [], []
+    for crawl in crawls:
+        for bucket in range(plan.buckets) if buckets is None else buckets:
+            part = Partition(store, plan, BY_NAME["quality"], crawl, bucket, site)
+            scored = part.read("quality")
+            told = _by_record(part, "language", "lang")
+            where = _by_record(part, "provenance", "source_tier")
+            records = scored["record_id"].to_pylist()
+            langs += [told.get(r) or "und" for r in records]
+            tiers += [where.get(r) or "unknown" for r in records]
+            tables.append(scored.select([n for n in scored.column_names if n.startswith("score_")]))
+    names = tables[0].column_names if tables else []
+    if not names:
+        raise ParameterError("no scorer is pinned (params.quality): there is nothing to freeze quantiles of")
+    scores = {name.removeprefix("score_"): np.concatenate([
+        t[name].cast("float64").to_numpy(zero_copy_only=False) for t in tables]) for name in names}
+    return scores, np.array(langs, object), np.array(tiers, object)
+
+
+def _by_record(part: Partition, asset: str, column: str) -> dict[bytes, str | None]:
+    table = part.read(asset, ["record_id", column])
+    return dict(zip(table["record_id"].to_pylist(), table[column].to_pylist(), strict=True))

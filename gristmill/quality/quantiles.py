@@ -34,20 +34,19 @@ class Reference:
                 return self.tables[key]
         return None
 
-    def percentiles(self, scorer: str, scores: np.ndarray, langs: np.ndarray, tier: str = ANY) -> np.ndarray:
+    def percentiles(self, scorer: str, scores: np.ndarray, langs: np.ndarray, tiers: np.ndarray) -> np.ndarray:
         """Share of the reference at or below each score, in [0, 1]; NaN where nothing is frozen or no score is.
 
         Args:
             scorer: its name.
             scores: float64 (n), NaN where there is none.
-            langs: str (n).
-            tier: source tier of all of them.
+            langs, tiers: str (n): language and source tier of each.
         """
         out = np.full(len(scores), np.nan)
-        for lang in np.unique(langs):
-            table = self.of(scorer, str(lang), tier)
+        for lang, tier in sorted(set(zip(langs.tolist(), tiers.tolist(), strict=True))):
+            table = self.of(scorer, lang, tier)
             if table is not None:
-                rows = np.flatnonzero((langs == lang) & ~np.isnan(scores))
+                rows = np.flatnonzero((langs == lang) & (tiers == tier) & ~np.isnan(scores))
                 # between two equal levels the middle: ties then map to the middle of their own share
                 low = np.searchsorted(table, scores[rows], side="left")
                 high = np.searchsorted(table, scores[rows], side="right")
@@ -87,6 +86,10 @@ def read(path: Path) -> Reference:
         data = json.loads(path.read_bytes())
         if data["kind"] != "gristmill-quantiles" or data["format"] != 1 or data["levels"] != LEVELS:
             raise ValueError("another format")
-        return Reference({(s, lang, tier): np.array(v, np.float64) for s, lang, tier, v in data["tables"]})
+        tables = {(str(s), str(lang), str(tier)): np.array(v, np.float64) for s, lang, tier, v in data["tables"]}
+        for key, table in tables.items():
+            if table.shape != (LEVELS,) or not (np.diff(table) >= 0).all():
+                raise ValueError(f"the quantiles of {', '.join(key)} are not {LEVELS} numbers in order")
+        return Reference(tables)
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ModelError(f"{path} is no file of reference quantiles ({error}): freeze them again") from error

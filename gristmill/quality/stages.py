@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from gristmill import models
 from gristmill.deduplicate.documents import documents, with_language
@@ -27,11 +28,12 @@ def heuristics(part: Partition) -> None:
     docs = with_language(part, documents(part, after="near"))
     table = measures.measure(docs["text"], docs["lang"].to_pylist())
     _write(part, docs, table)
-    kept = rules.passes(table, rules.reference())
-    failed = [str(rule) for rule in rules.first_failed(table, rules.reference()) if rule is not None]
+    langs = docs["lang"].to_pylist()
+    kept = rules.passes(table, rules.reference(), langs)
+    failed = [str(rule) for rule in rules.first_failed(table, rules.reference(), langs) if rule is not None]
     _report(
         part, docs, would_pass=int(kept.sum()), would_pass_by_lang=_passed_by(docs["lang"], kept),
-        rule_sets={name: int(rules.passes(table, chosen).sum()) for name, chosen in rules.RULE_SETS.items()},
+        rule_sets={name: int(rules.passes(table, chosen, langs).sum()) for name, chosen in rules.RULE_SETS.items()},
         would_fail={name: failed.count(name) for name in sorted(set(failed))},
     )
 
@@ -45,7 +47,7 @@ def quality(part: Partition) -> None:
     encoded, facts = _encoded(part, params, docs, langs)
     scores |= encoded
     frozen = quantiles.read(models.resolve(params.quantiles, _cache(part))) if params.quantiles else Reference({})
-    combined = ensemble.combine(scores, langs, frozen)
+    combined = ensemble.combine(scores, langs, _tiers(part, docs), frozen)
     columns = {
         "ensemble_max": _floats(combined.maximum), "ensemble_mean": _floats(combined.mean),
         "ensemble_percentile": _floats(combined.percentile),
@@ -59,6 +61,13 @@ def quality(part: Partition) -> None:
         name: [round(float(q), 4) for q in np.quantile(v[~np.isnan(v)], (0.1, 0.5, 0.9))]
         for name, v in sorted(scores.items()) if (~np.isnan(v)).any()
     })
+
+
+def _tiers(part: Partition, docs: pa.Table) -> np.ndarray:
+    """Source tier of each document: str (n)."""
+    held = part.read("provenance", ["record_id", "source_tier"])
+    where = pc.index_in(docs["record_id"], value_set=held["record_id"].combine_chunks()).combine_chunks()
+    return np.array([t or "unknown" for t in held["source_tier"].combine_chunks().take(where).to_pylist()], object)
 
 
 def _scores(part: Partition, params: QualityParams, docs: pa.Table, langs: np.ndarray) -> dict[str, np.ndarray]:

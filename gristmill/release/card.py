@@ -200,9 +200,22 @@ def _exclusions(manifest: dict[str, Any], stats: dict[str, Any]) -> str:
 
 def _contamination(manifest: dict[str, Any]) -> str:
     held = manifest["contamination"]
-    rows = [(crawl, r["report"][:16], json.dumps(r["facts"], sort_keys=True)) for crawl, r in held["reports"].items()]
-    told = f"<p>Hold-outs: <code>{escape(str(held['holdout']))}</code></p>"
-    return "<h2>Contamination</h2>" + told + _table(("crawl", "report", "found"), rows)
+    found = [(crawl, r["report"][:16], r["facts"]) for crawl, r in held["reports"].items()]
+    crawls = [(crawl, report, facts.get("documents", ""), facts.get("flagged", "")) for crawl, report, facts in found]
+    rows = []
+    for crawl, _, facts in found:
+        for name, b in facts.get("benchmarks", {}).items():
+            methods = ", ".join(f"{k} {v}" for k, v in b.get("methods", {}).items())
+            rate = f"{100 * b['document_rate']:.3g} %" if "document_rate" in b else ""
+            rows.append((crawl, name, b["leaked_items"], b.get("items", ""), b["documents"], rate, b["tokens"],
+                         b["longest_run"], methods, b["pending_review"]))
+    heads = ("crawl", "benchmark", "leaked items", "of", "documents", "share of documents", "tokens", "longest run",
+             "methods", "pending review")
+    told = f"<p>Hold-outs: <code>{escape(str(held['holdout']))}</code>. What was flagged is left out unless policy " \
+           "says otherwise; <code>gristmill decontaminate --crawl CRAWL --out FILE</code> shows the spans side by " \
+           "side.</p>"
+    return ("<h2>Contamination</h2>" + told + _table(("crawl", "report", "documents probed", "flagged"), crawls, (2, 3))
+            + _table(heads, rows, (2, 3, 4, 5, 6, 7, 9)))
 
 
 def _made_of(manifest: dict[str, Any]) -> str:

@@ -158,7 +158,7 @@ def falls(table: LanguageTiers, found: Mapping[str, Threshold], rows: pa.Table,
     """
     langs, scores = _langs(rows), _scores(rows)
     web = _web(table, rows).to_numpy(zero_copy_only=False).astype(bool)
-    by_rules = ~rules.passes(rows, [r for name in table.rule_sets for r in rules.RULE_SETS[name]])
+    by_rules = ~rules.passes(rows, [r for name in table.rule_sets for r in rules.RULE_SETS[name]], langs.tolist())
     out = np.zeros(rows.num_rows, bool)
     for lang in sorted(set(langs.tolist())):
         own = web & (langs == lang)

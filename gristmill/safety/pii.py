@@ -13,6 +13,7 @@ from typing import NamedTuple
 import numpy as np
 import re2
 
+from gristmill.errors import ParameterError
 from gristmill.safety import candidates, validators
 
 KINDS = ("email", "phone", "card", "us_ssn", "iban", "ip", "secret", *validators.NATIONAL)
@@ -125,6 +126,12 @@ class Rules:
 
     private_ips: bool = False
     countries: tuple[str, ...] = tuple(PHONE_FORMATS)
+
+    def __post_init__(self) -> None:
+        unknown = sorted(set(self.countries) - PHONE_FORMATS.keys())
+        if unknown or not self.countries:
+            raise ParameterError(f"safety.phone_countries: {', '.join(unknown) or 'none'} is no telephone format: "
+                                 f"there are {', '.join(PHONE_FORMATS)}")
 
     def phone(self) -> "re2._Regexp":
         """The alternation of the chosen countries' formats."""

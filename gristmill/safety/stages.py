@@ -5,6 +5,7 @@ extracted text, before boilerplate lines are taken out.
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -44,7 +45,7 @@ def safety(part: Partition) -> None:
     told = hash_lists.tell(part.site.report_command, part.crawl, docs["doc_id"].to_pylist(), removed.to_pylist())
     stay: dict[str, Any] = {}
     if kept is not None:
-        stay["pii_kept"] = dict(sorted(Counter(s.kind for spans in kept for s in spans).items()))
+        stay["pii_kept"] = dict(sorted(Counter(s.kind for spans in kept for s in spans or ()).items()))
     part.report(
         docs_in=n, docs_out=n, bytes_in=size, bytes_out=size, pii=dict(sorted(kinds.items())), **stay,
         docs_with_pii=sum(bool(spans) for spans in found), hard_removal=len(removed) - removed.null_count,
@@ -52,28 +53,35 @@ def safety(part: Partition) -> None:
     )
 
 
-def _spans(found: list[list[pii.Span]]) -> pa.Array:
-    return pa.array([[{"start": s.start, "end": s.end, "kind": s.kind} for s in spans] for spans in found],
-                    pa.list_(schemas.PII_SPAN))
+def _spans(found: Sequence[list[pii.Span] | None]) -> pa.Array:
+    return pa.array([None if spans is None else [{"start": s.start, "end": s.end, "kind": s.kind} for s in spans]
+                     for spans in found], pa.list_(schemas.PII_SPAN))
 
 
 def _named(part: Partition, params: SafetyParams, docs: pa.Table,
-           found: list[list[pii.Span]]) -> tuple[list[list[pii.Span]], list[list[pii.Span]] | None]:
-    """What a release replaces, names and addresses too where ``ner.scrub`` says so; what it keeps (None: no pass)."""
+           found: list[list[pii.Span]]) -> tuple[list[list[pii.Span]], list[list[pii.Span] | None] | None]:
+    """What a release replaces, names and addresses too where ``ner.scrub`` says so; what it keeps.
+
+    None for what was kept: no pass, or of a document that is in no language of ``ner.languages``.
+    """
     if params.ner is None:
         return found, None
-    if not docs.num_rows:  # no model is opened for nothing; the column is there all the same
-        return found, []
+    only = params.ner.languages
+    rows = [i for i, lang in enumerate(docs["lang"].to_pylist()) if not only or lang in only]
+    if not rows:  # no model is opened for nothing; the column is there all the same
+        return found, [None] * len(found)
     from gristmill.embed.engines import chosen_device
     from gristmill.safety import ner
 
-    named, stats = ner.scan(docs["text"], params.ner, cache_dir=part.site.models, device=chosen_device())
+    named, stats = ner.scan(docs["text"].take(pa.array(rows, pa.int64())), params.ner, cache_dir=part.site.models,
+                            device=chosen_device())
     part.run["ner_padding_waste"] = round(stats.padding_waste, 4)
-    out, kept = [], []
-    for formal, spans in zip(found, named, strict=True):  # what has a form keeps its kind
-        rest = ner.without(spans, formal)
-        out.append(sorted([*formal, *(s for s in rest if s.kind in params.ner.scrub)]))
-        kept.append([s for s in rest if s.kind not in params.ner.scrub])
+    out: list[list[pii.Span]] = list(found)
+    kept: list[list[pii.Span] | None] = [None] * len(found)
+    for row, spans in zip(rows, named, strict=True):  # what has a form keeps its kind
+        rest = ner.without(spans, found[row])
+        out[row] = sorted([*found[row], *(s for s in rest if s.kind in params.ner.scrub)])
+        kept[row] = [s for s in rest if s.kind not in params.ner.scrub]
     return out, kept
 
 

@@ -3,12 +3,14 @@
 import gzip
 import hashlib
 import json
+import re
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from gristmill.acquire import holdout
+from gristmill.cli import main
 from gristmill.errors import HoldoutError
 
 MMLU = [{"id": "q1", "question": "What is 2+2?", "choices": ["3", "4"], "answer": 1},
@@ -130,3 +132,23 @@ def test_object_lock_where_the_bucket_offers_it(s3_server):
     with pytest.raises(ClientError):
         client.delete_object(Bucket="locked", Key="holdout/holdout.json", VersionId=versions[0]["VersionId"])
     assert holdout.open_holdout(root, new, options=options).hash == new
+
+
+def test_the_command_freezes_each_kind_of_file_under_the_names_that_are_given(tmp_path, capsys):
+    (tmp_path / "gsm.jsonl").write_text('{"n": "a", "q": "one and one", "meta": "x"}\n')
+    (tmp_path / "quiz.csv").write_text("question,answer\ntwo and two,four\n")
+    root = str(tmp_path / "root")
+    call = ["holdout", "freeze", root, str(tmp_path / "gsm.jsonl"), str(tmp_path / "quiz.csv")]
+    assert main([*call, "--fields", "gsm", "item=n,question=q"]) == 0
+    held = holdout.open_holdout(root, re.search("[0-9a-f]{64}", capsys.readouterr().out)[0])
+    assert list(held.benchmarks()) == [("gsm", "a", {"question": "one and one"}),
+                                       ("quiz", "0", {"answer": "four", "question": "two and two"})]
+    (tmp_path / "p.yaml").write_text(f"site: {{store: s, holdout: {root}}}\nparams: {{extract: {{holdout_hash: "
+                                     f"{held.hash}}}}}\n")
+    assert main(["holdout", "list", "--pipeline", str(tmp_path / "p.yaml")]) == 0
+    assert "quiz" in capsys.readouterr().out
+    for wrong, words in ((["--fields", "mmlu", "q=q"], "benchmarks are gsm, quiz"), (["--fields", "gsm", "q"], "write"),
+                         (["--fields", "gsm", "item=n"], "write"), (["--fields", "gsm", "q=z"], "no field 'z'"),
+                         ([str(tmp_path / "gsm.jsonl")], "one name")):
+        assert main([*call, *wrong]) == 1
+        assert words in capsys.readouterr().err

@@ -1,13 +1,19 @@
-"""Benchmark items for tests: made ones, and the public sets where they are."""
+"""Benchmark items for tests: made ones, and the public sets where they are; and documents that hold none."""
 
+import ast
 import gzip
+import inspect
 import json
 import random
+import sysconfig
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pyarrow as pa
+
 from gristmill.decontaminate.index import Index, Item, build
 from gristmill.params import DecontaminateParams
+from tests.quality.pages import gold_texts
 
 _SUBJECTS = ["river", "engine", "garden", "market", "library", "bridge", "teacher", "captain", "painter", "farmer",
     "doctor", "orchard", "station", "harbour"]
@@ -74,3 +80,36 @@ FORMS: dict[str, Callable[[str], str]] = {
     "verbatim": lambda t: t, "wrapped": wrapped, "embedded": embedded, "recased": recased,
     "embedded, wrapped and recased": lambda t: embedded(wrapped(recased(t))),
 }
+
+IDENTITIES = (
+    r"\sin^2 x + \cos^2 x = 1, \quad \int_0^1 x^2 \, dx = \frac{1}{3}, \quad \sum_{i=1}^{n} i = \frac{n(n+1)}{2}",
+    r"(a + b)^2 = a^2 + 2 a b + b^2, (a - b)^2 = a^2 - 2 a b + b^2, (a + b)(a - b) = a^2 - b^2, a^3 - b^3 = 1",
+    "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30",
+    "| 1 | 0 | 1 | 0 | 1 | 1 | 0 | 0 | 1 | 0 | 1 | 0 | 1 | 1 | 0 | 0 | 1 | 0 | 1 | 0 | 1 | 1 |",
+)
+
+
+def documentation_and_code(n: int) -> list[str]:
+    """Source files of the standard library and of installed packages, and their documentation strings."""
+    roots = [Path(sysconfig.get_paths()["stdlib"]), Path(inspect.getfile(pa)).parent.parent]
+    seen: set[str] = set()
+    for path in (p for root in roots for p in sorted(root.rglob("*.py"))):
+        if len(seen) >= n:
+            break
+        try:
+            source = path.read_text("utf-8")
+            tree = ast.parse(source)
+        except (UnicodeDecodeError, SyntaxError, ValueError, RecursionError):
+            continue
+        docs = [ast.get_docstring(node) or "" for node in ast.walk(tree)
+                if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)]
+        seen.update(text for text in (source[:20_000], *docs) if len(text) >= 200)
+    return sorted(seen)[:n]
+
+
+def clean_documents(shared: Path, n: int = 32_000) -> list[str]:
+    """Main texts of real pages, manual pages, documentation strings and source files: no benchmark stands in them."""
+    clean = gold_texts(shared, "wcxb", "zyte", "traf", "daniel")
+    clean += [gzip.decompress(p.read_bytes()).decode("utf-8", "ignore")[:50_000]
+              for p in sorted(Path("/usr/share/man").glob("man*/*.gz"))]
+    return clean + documentation_and_code(n - len(clean))

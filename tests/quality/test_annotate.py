@@ -6,9 +6,12 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from gristmill.cli import main
 from gristmill.quality import encoder, heads
+from gristmill.quality import endpoint as endpoint_module
 from gristmill.quality import fasttext_classifier as ft
-from gristmill.quality.annotate import EDUCATIONAL, AnnotationError, Label, agreement, annotate, ask, parse, read, split
+from gristmill.quality.annotate import EDUCATIONAL, Label, Rubric, agreement, annotate, parse, read, split
+from gristmill.quality.endpoint import AnnotationError, Asking, ask
 from gristmill.quality.labelled import joined
 from tests.quality.test_fasttext_classifier import BAD, GOOD, texts
 
@@ -118,6 +121,112 @@ def test_an_endpoint_that_fails_is_an_error_that_names_it(endpoint):
     with pytest.raises(AnnotationError, match=r"404.*no such model"):
         ask(endpoint, "other", "x")
     with pytest.raises(AnnotationError, match=r"127\.0\.0\.1:9"):
-        ask("http://127.0.0.1:9", "m", "x", timeout=2)
+        ask("http://127.0.0.1:9", "m", "x", Asking(timeout=2, tries=1))
     with pytest.raises(AnnotationError, match="no http"):
         ask("file:///etc/passwd", "m", "x")
+
+
+class Faulty(BaseHTTPRequestHandler):
+    """An endpoint that answers as its model's name says; ``flaky`` and ``long`` count what they were asked."""
+
+    asked: list[str] = []  # noqa: RUF012 - shared by the handler's instances on purpose
+
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        model, prompt = body["model"], body["messages"][0]["content"]
+        type(self).asked.append(model)
+        status, data = 200, b'{"choices": [{"message": {"content": "Score: 2"}}]}'
+        if model == "flaky" and self.asked.count(model) < 3:
+            status, data = 503, b"starting"
+        elif (model == "long" and "LONG" in prompt) or model == "never":
+            status, data = 400, b"context exceeded"
+        elif model == "elsewhere":
+            status, data = 302, b""
+        data = {"rubbish": b"<html>", "list": b"[]", "empty": b"", "null": b'{"choices": [{"message": {"content": '
+                b'null}}]}', "parts": b'{"choices": [{"message": {"content": [1]}}]}', "deep": b"[" * 100_000,
+                "cut": data[:-20], "surrogate": b'{"choices": [{"message": {"content": "\\ud800"}}]}'}.get(model, data)
+        self.send_response(status)
+        self.send_header("Location", "http://127.0.0.1:9/")
+        self.send_header("Content-Length", str(len(data) + (9 if model in ("drip", "cut") else 0)))
+        self.end_headers()
+        self.wfile.write(data)
+        self.wfile.flush()
+        for _ in range(9 if model == "drip" else 0):
+            threading.Event().wait(0.2)
+            self.wfile.write(b" ")
+            self.wfile.flush()
+
+    def log_message(self, *args):
+        pass
+
+
+@pytest.fixture
+def faulty(monkeypatch):
+    Faulty.asked = []
+    monkeypatch.setattr(endpoint_module, "PAUSE", 0.0)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Faulty)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{server.server_port}/v1"
+    server.shutdown()
+    server.server_close()
+
+
+@pytest.mark.parametrize("model", ["rubbish", "list", "empty", "parts", "deep", "elsewhere", "cut", "drip"])
+def test_an_endpoint_that_answers_rubbish_or_hangs_is_an_error_and_no_label(faulty, model, tmp_path):
+    how = Asking(timeout=0.5, tries=1)
+    with pytest.raises(AnnotationError, match="127"):
+        annotate([("a", "x")], EDUCATIONAL, [(faulty, model)], tmp_path / "l.jsonl", how=how)
+    assert read(tmp_path / "l.jsonl") == []
+
+
+def test_a_model_that_says_nothing_has_no_score_and_its_answer_is_text(faulty):
+    assert ask(faulty, "null", "x") == ""
+    assert ask(faulty, "surrogate", "x") == "?"
+
+
+def test_a_busy_endpoint_is_asked_again(faulty):
+    assert ask(faulty, "flaky", "x") == "Score: 2"
+    Faulty.asked.clear()
+    with pytest.raises(AnnotationError, match="503"):
+        ask(faulty, "flaky", "x", Asking(tries=2))
+
+
+def test_a_text_that_is_too_long_for_the_model_stops_nothing_and_is_asked_about_again(faulty, tmp_path):
+    docs = [("a", "LONG"), ("b", "short"), ("c", "short too")]
+    labels = annotate(docs, EDUCATIONAL, [(faulty, "long")], tmp_path / "l.jsonl", how=Asking(at_once=2))
+    assert [x.doc_id for x in labels] == ["a", "b", "c"]
+    assert [x.score for x in labels] == [None, 2, 2]
+    assert "context exceeded" in labels[0].answer
+    assert [x.doc_id for x in read(tmp_path / "l.jsonl")] == ["b", "c"]
+    with pytest.raises(AnnotationError, match="no prompt is taken"):
+        annotate(docs * 9, EDUCATIONAL, [(faulty, "never")], tmp_path / "n.jsonl")
+    assert Faulty.asked.count("never") < 9
+
+
+def test_many_at_once_give_the_same_file_and_another_rubric_of_the_same_name_is_refused(endpoint, tmp_path):
+    docs = [(f"d{i}", f"a {'proof' if i % 3 else 'deal'} {i}") for i in range(40)]
+    files = []
+    for at_once in (1, 8):
+        files.append(tmp_path / f"{at_once}.jsonl")
+        annotate(docs, EDUCATIONAL, [(endpoint, "strict"), (endpoint, "kind")], files[-1], how=Asking(at_once=at_once))
+    assert files[0].read_bytes() == files[1].read_bytes()
+    other = Rubric("educational", "eng", ("a", "b", "c", "d", "e"))
+    with pytest.raises(AnnotationError, match="another prompt"):
+        annotate(docs, other, [(endpoint, "strict")], files[0])
+
+
+def test_each_language_is_judged_under_its_own_rubric(endpoint, tmp_path, capsys):
+    rows = [{"id": "e", "lang": "eng", "text": "a proof"}, {"id": "d", "lang": "deu", "text": "ein lemma"},
+            {"id": "f", "lang": "fra", "text": "une offre"}]
+    (tmp_path / "t.jsonl").write_text("".join(json.dumps(r) + "\n" for r in rows))
+    for lang in ("eng", "deu"):
+        (tmp_path / f"{lang}.json").write_text(json.dumps({"name": f"edu-{lang}", "lang": lang, "points": ["p"] * 5}))
+    out = tmp_path / "l.jsonl"
+    call = ["quality", "annotate", "--texts", str(tmp_path / "t.jsonl"), "--labeller", endpoint, "strict",
+            "--rubric", str(tmp_path / "eng.json"), "--out", str(out), "--at-once", "4"]
+    assert main([*call, "--rubric", str(tmp_path / "deu.json")]) == 0
+    assert {(x.doc_id, x.rubric) for x in read(out)} == {("e", "edu-eng"), ("d", "edu-deu")}
+    assert "2 to keep, 0 to leave, 0 without a valid score, 1 in languages without a rubric" in capsys.readouterr().out
+    assert main([*call, "--rubric", str(tmp_path / "eng.json")]) == 1
+    assert main([*call, "--key-variable", "GRISTMILL_NO_SUCH_KEY"]) == 1
+    assert main([*call, "--at-once", "0"]) == 1

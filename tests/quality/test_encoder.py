@@ -50,6 +50,8 @@ def test_heads_refuse_vectors_of_another_embedder(trained, tmp_path):
     found, has_text, _ = encoder.vectors(["a text"], other, tmp_path)
     with pytest.raises(ModelError, match="64 tokens"):
         encoder.scores(trained, ["__label__hq"], found, has_text, other)
+    with pytest.raises(ModelError, match="reads 384 numbers"):
+        encoder.scores(trained, ["selling"], np.zeros((1, 8), np.float32), has_text, encoder.ENCODER)
     with pytest.raises(ModelError, match="not gone"):
         encoder.scores(trained, ["gone"], found, has_text, encoder.ENCODER)
 

@@ -3,7 +3,7 @@ import pytest
 
 from gristmill.errors import ModelError
 from gristmill.params import EmbedderParams
-from gristmill.quality.heads import Fit, Heads, fit, read, write
+from gristmill.quality.heads import Fit, Head, Heads, fit, joined, read, write
 
 
 def cloud(n: int, dim: int = 12, seed: int = 1) -> np.ndarray:
@@ -47,3 +47,19 @@ def test_what_is_no_file_of_heads_and_what_has_one_side_is_an_error(tmp_path):
         read(tmp_path / "x")
     with pytest.raises(ModelError, match="4 good, 0 bad"):
         fit(cloud(4), np.ones(4))
+
+
+def test_layers_that_do_not_fit_are_refused_and_heads_of_one_embedder_go_in_one_file(tmp_path):
+    def head(*shapes):
+        return Head(tuple((np.ones(w, np.float32), np.ones(b, np.float32)) for w, b in shapes))
+
+    for wrong in (((4, 2), 3), ((4, 2), 2)), (((4, 2), 2), ((3, 1), 1)), (((4,), 1),), ():
+        with pytest.raises(ModelError, match="no file of classifier heads"):
+            read(write(Heads(EmbedderParams(), {"a": head(*wrong)}), tmp_path / "wrong.json"))
+    one = Heads(EmbedderParams(), {"a": head(((4, 1), 1)), "b": head(((4, 1), 1))})
+    more = Heads(EmbedderParams(), {"b": head(((4, 2), 2), ((2, 1), 1))})
+    both = read(write(joined(one, more), tmp_path / "both.json"))
+    assert sorted(both.heads) == ["a", "b"]
+    assert len(both.heads["b"].layers) == 2
+    with pytest.raises(ModelError, match="do not go in one file"):
+        joined(one, Heads(EmbedderParams(max_tokens=64), {}))

@@ -9,6 +9,7 @@ from gristmill.errors import ParameterError
 from gristmill.quality.annotate import Label
 from gristmill.quality.fasttext_classifier import buckets_for
 from gristmill.quality.labelled import Labelled, hold_out, joined, read_texts, sides
+from gristmill.quality.perplexity import LanguageModel
 from tests.quality.test_fasttext_classifier import BAD, GOOD, texts
 
 
@@ -16,7 +17,7 @@ def test_texts_are_read_from_json_lines_parquet_and_plain_files(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"text": "one", "id": 7}\n\n{"text": "two \\ud800"}\n')
     pq.write_table(pa.table({"doc_id": [b"\x01\x02"], "text": ["three"]}), tmp_path / "b.parquet")
     (tmp_path / "c.txt").write_text("four")
-    assert list(read_texts(tmp_path / "a.jsonl")) == [("7", "one"), ("2", "two ?")]
+    assert list(read_texts(tmp_path / "a.jsonl")) == [("7", "one"), ("a.jsonl:3", "two ?")]
     assert list(read_texts(tmp_path / "b.parquet")) == [("0102", "three")]
     assert list(read_texts(tmp_path / "c.txt")) == [("c.txt", "four")]
 
@@ -82,3 +83,41 @@ def test_the_command_trains_judges_on_texts_held_out_packs_and_registers(tmp_pat
     assert json.loads(capsys.readouterr().out)["auc"] > 0.97
     assert main(["quality", "train", "--good", good, "--models", str(tmp_path), "--out", str(packed)]) == 1
     assert "both sides" in capsys.readouterr().err
+
+
+def test_one_data_set_is_learnt_by_scorers_of_every_kind_and_judged_side_by_side(tmp_path, capsys):
+    good, bad = write(tmp_path / "g.jsonl", texts(GOOD, 80, 1)), write(tmp_path / "b.jsonl", texts(BAD, 80, 2))
+    common = ["--good", good, "--bad", bad, "--hold-out", "0.3"]
+    cache = ["--models", str(tmp_path / "cache")]
+    files = {"fasttext": tmp_path / "m.bin", "ngram": tmp_path / "m.arpa"}
+    for kind, file in files.items():
+        more = ["--small"] if kind == "fasttext" else ["--order", "2"]
+        assert main(["quality", "train", "--kind", kind, *common, *cache, *more, "--out", str(file)]) == 0
+    told = capsys.readouterr().out
+    [scorer] = json.loads(told.split("scorers: ")[1])
+    assert (scorer["name"], scorer["kind"]) == ("ngram", "ngram")
+    assert LanguageModel.read(tmp_path / "cache" / scorer["model"]["sha256"] / "m.arpa").order == 2
+    assert main(["quality", "evaluate", *map(str, files.values()), *common, "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [f["model"] for f in found] == [str(f) for f in files.values()]
+    assert all(f["good"] + f["bad"] < 80 for f in found)  # of 160: only what no scorer saw
+    assert all(f["auc"] > 0.97 for f in found)
+
+
+@pytest.mark.parametrize(("more", "words"), [
+    (["--hold-out", "2"], "between 0 and 1"), (["--labels", "no.jsonl"], "no file of labels"),
+    (["--kind", "ngram", "--order", "9"], "order must lie"), (["--keep-from", "9", "--labels", "l.jsonl"], "keep-from"),
+    (["--labels", "l.jsonl", "--texts", "g.jsonl"], "joined by id"), (["--labels", "l.jsonl", "--texts", "g.jsonl",
+     "h.jsonl"], "two texts have the id"),
+])
+def test_what_cannot_be_trained_on_is_said(tmp_path, capsys, monkeypatch, more, words):
+    monkeypatch.chdir(tmp_path)
+    for name, text in (("g.jsonl", "one"), ("h.jsonl", "two"), ("b.jsonl", "three")):
+        (tmp_path / name).write_text(json.dumps({"id": 1, "text": text}) + "\n")
+    (tmp_path / "l.jsonl").write_text(json.dumps(vars(Label("9", "x", "r", "", "", 4))) + "\n")
+    try:
+        code = main(["quality", "train", "--good", "g.jsonl", "--bad", "b.jsonl", "--models", "m", "--out", "o", *more])
+    except SystemExit as stop:
+        code = stop.code
+    assert code
+    assert words in capsys.readouterr().err

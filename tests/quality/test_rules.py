@@ -1,3 +1,6 @@
+import html
+import re
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -93,6 +96,29 @@ def test_verdicts_equal_the_published_definitions_on_500_real_pages(shared, name
     theirs = [DEFINITIONS[name](t) for t in texts]
     assert ours == theirs
     assert 0 < sum(ours) < len(ours)
+
+
+@pytest.mark.shared
+def test_the_declaration_of_human_rights_passes_in_the_scripts_without_spaces_and_published_bounds_refuse_it(shared):
+    folder = shared / "03_langid" / "udhr_html"
+    named = {"cmn_hans": "cmn", "tha2": "tha", "mya": "mya", "shn": "shn", "fon": "fon", "rus": "rus", "hin": "hin"}
+    texts = []
+    for name in named:
+        page = re.sub(r"(?s).*<body[^>]*>|<(script|style).*?</\\1>", "", (folder / f"{name}.html").read_text("utf-8"))
+        lines = html.unescape(re.sub("<[^>]+>", "", re.sub("</(p|h[1-6]|li|div)>", "\n", page))).split("\n")
+        texts.append("\n".join(line.strip() for line in lines if line.strip()))
+    table = heuristics.measure(pa.array(texts, pa.large_string()), list(named.values()))
+    chosen = [*rules.RULE_SETS["gopher_quality"], *rules.RULE_SETS["gopher_repetition"]]
+    assert rules.passes(table, chosen).tolist() == [False] * 5 + [True] * 2
+    assert rules.passes(table, chosen, list(named.values())).tolist() == [True] * 7
+    assert rules.first_failed(table, chosen, list(named.values())) == [None] * 7
+    noise = heuristics.measure(pa.array(["ก็ " * 400, "字" * 400], pa.large_string()), ["tha", "cmn"])
+    assert not rules.passes(noise, chosen, ["tha", "cmn"]).any()
+
+
+def test_every_bound_of_a_language_is_one_of_a_published_rule():
+    known = {f"{r.measure} {r.op}" for chosen in rules.RULE_SETS.values() for r in chosen}
+    assert {name for own in rules.BOUNDS.values() for name in own} <= known
 
 
 def test_first_failed_rule_names_the_measure_and_its_bound():

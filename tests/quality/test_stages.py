@@ -1,10 +1,12 @@
 import dataclasses
+import json
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
 from gristmill import models, schemas
+from gristmill.cli import main
 from gristmill.errors import ModelError
 from gristmill.quality import fasttext_classifier as ft
 from gristmill.quality import heuristics, quantiles
@@ -68,6 +70,27 @@ def test_scores_part_good_from_bad_and_percentiles_follow(scored):
         assert r["percentile_classifier"] == r["ensemble_max"] == r["ensemble_mean"] == r["ensemble_percentile"]
     order = np.argsort([r["score_classifier"] for r in rows])
     assert (np.diff(np.array([r["ensemble_percentile"] for r in rows])[order]) >= 0).all()
+
+
+def test_quantiles_frozen_from_a_crawl_are_what_the_next_run_measures_against(scored, tmp_path, capsys):
+    w, _, _ = scored
+    pipeline = tmp_path / "pipeline.yaml"
+    params = w.plan.params.model_dump(mode="json")
+    site = {**w.site.model_dump(mode="json", exclude_none=True, exclude_defaults=True), "store": str(w.store.root)}
+    pipeline.write_text(json.dumps({"site": site, "params": params}))
+    call = ["quality", "freeze", "--pipeline", str(pipeline), "--out", str(tmp_path / "q.json"), "--models",
+            str(tmp_path / "cache")]
+    assert main([*call, "--crawl", "A"]) == 0
+    pinned = json.loads(capsys.readouterr().out.split("quantiles: ")[1])
+    found = quantiles.read(tmp_path / "cache" / pinned["sha256"] / "q.json")
+    assert ("classifier", "eng", "cc") in found.tables
+    rows = list(w.rows("quality", "A").values())
+    got = found.percentiles("classifier", np.array([r["score_classifier"] for r in rows]),
+                            *(np.array([x] * len(rows), object) for x in ("eng", "cc")))
+    assert (got >= 0.5).mean() == pytest.approx(0.5, abs=0.05)
+    assert main([*call, "--crawl", "A", "--bucket", "0"]) == 1  # six documents are no reference
+    assert "the least is 20" in capsys.readouterr().err
+    assert main([*call, "--crawl", "B"]) == 1
 
 
 def test_bytes_do_not_depend_on_the_run(scored):

@@ -86,6 +86,12 @@ def test_what_a_folder_cannot_give_is_refused(tiny, tmp_path):
     (tmp_path / "bare" / "tokenizer.json").unlink()
     with pytest.raises(ModelError, match=r"tokenizer\.json"):
         transformer.logits(["a"], models.put(tmp_path / "bare", cache), MAX, cache)
+    (tmp_path / "other" / "tokenizer.json").write_text("{}")
+    with pytest.raises(ModelError, match="is no tokenizer"):
+        transformer.logits(["a"], models.put(tmp_path / "other", cache), MAX, cache)
+    (tmp_path / "other" / "model.onnx").write_bytes(b"no protobuf")
+    with pytest.raises(ModelError, match="no model that onnxruntime opens"):
+        transformer.logits(["a"], models.put(tmp_path / "other", cache), MAX, cache)
     with pytest.raises((ParameterError, ValueError), match="head"):
         ScorerParams(name="t", kind="transformer", model=ref, head="hinge")
 

@@ -125,6 +125,17 @@ def test_a_release_replaces_addresses_and_keeps_names_unless_told(tmp_path):
         assert "kept_spans" in w.part("safety", "A", 3).read("safety").column_names  # an empty bucket
 
 
+def test_only_the_languages_that_are_named_are_read(tmp_path):
+    text = f"{prose(1, 20)} Maria Lopez lives at {ADDRESS}. Write to maria@example.org."
+    nowhere = {"name": "gone", "sha256": "0" * 64}  # a model that is opened for nothing would be missed
+    w = world(tmp_path, safety={"ner": {"languages": ["deu"], "model": nowhere}})
+    w.land("A", [text], [0])
+    w.run("A", (*DEDUP, "safety"))
+    [row] = w.table("safety", "A").to_pylist()  # it is English
+    assert row["kept_spans"] is None
+    assert [s["kind"] for s in row["pii_spans"]] == ["email"]
+
+
 def test_what_is_not_sought_cannot_be_scrubbed_and_windows_must_leave_room():
     for wrong in ({"kinds": ["name"]}, {"overlap": 100}):
         with pytest.raises(ValueError, match="must be"):

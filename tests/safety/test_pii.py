@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gristmill.errors import ParameterError
 from gristmill.safety import candidates, pii
 from tests.quality.pages import gold_texts
 
@@ -96,6 +97,8 @@ def test_national_formats_can_be_chosen():
     text = "Ligne 01 23 45 67 89 ouverte"
     assert found(text) == [("phone", "01 23 45 67 89")]
     assert found(text, countries=("E164", "US")) == []
+    with pytest.raises(ParameterError, match="ZZ is no telephone format"):
+        pii.Rules(countries=("US", "ZZ"))
 
 
 def test_words_near_a_number_decide_what_it_is():
