@@ -56,7 +56,7 @@ ui: $(VENV)/pipeline.done
 	@cd "$(dir $(abspath $(PIPELINE)))" && DAGSTER_HOME="$(CURDIR)" GRISTMILL_PIPELINE="$(abspath $(PIPELINE))" \
 	"$(CURDIR)/$(BIN)/dagster" dev -w "$(CURDIR)/workspace.yaml" -h 127.0.0.1 -p $(or $(PORT),3000)
 
-BENCHES := intake extraction language deduplication band_index tokens loader heuristics quality_encoder \
+BENCHES := intake extraction language deduplication band_index tokens loader versions heuristics quality_encoder \
 	decontamination pii toxicity overhead operation alarms end_to_end
 
 bench: $(VENV)/dev.done
