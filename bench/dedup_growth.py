@@ -1,11 +1,11 @@
 """The deduplication stages over a crawl of N short documents: time a document and memory.
 
 ``python -m bench.dedup_growth land FOLDER N`` commits what the stages read; ``... run FOLDER N`` takes it from
-``exact`` to ``band_index`` in one process, after a small crawl that compiles the kernels, and prints JSON.
+``exact`` to ``band_index`` in one process (again, if it has been), after a small crawl that compiles the kernels, and
+prints JSON. A rehearsal of ``python -m bench.deduplication --only growth``, whose rows it makes.
 """
 
 import json
-import random
 import sys
 import tempfile
 import time
@@ -26,8 +26,8 @@ from gristmill.registry import Registry
 from gristmill.runner import run_stage
 from gristmill.store import Store
 
-STAGES = ("exact", "line_candidates", "line_counts", "lines", "signatures", "band_buckets", "clusters", "near",
-          "band_index")
+STAGES = ("exact", "line_candidates", "line_counts", "lines", "signatures", "band_buckets", "clusters", "band_matches",
+          "near", "band_index")
 BUCKETS = 8
 WORDS = 80
 
@@ -40,15 +40,15 @@ def land(folder: Path, n: int) -> None:
     store, plan = Store(folder), PLAN
     Registry(store).register("C")
     pool = [w for p in paragraphs() for w in p.split()]
-    rng = random.Random(7)
+    rng = np.random.default_rng(7)
     for bucket in range(plan.buckets):
         texts: list[str] = []
-        for i in range(n // plan.buckets):
+        for i, row in enumerate(rng.integers(0, len(pool), (n // plan.buckets, WORDS), np.int32).tolist()):
             if i % 10 == 9:
                 words = texts[i - 5].split()
-                words[rng.randrange(len(words))] = f"other{rng.randrange(10**9)}"
+                words[row[0] % len(words)] = f"other{row[1]}x{i}"
             else:
-                words = [pool[rng.randrange(len(pool))] for _ in range(WORDS)]
+                words = [pool[word] for word in row]
             texts.append(" ".join(words))
         records = [blake3(f"{bucket}/{i}".encode()).digest(length=16) for i in range(len(texts))]
         rows = pa.table({
@@ -91,7 +91,7 @@ def run(folder: Path, n: int) -> None:
         land(Path(warm), 80)
         stages(Store(warm))
     store, plan = Store(folder), PLAN
-    by_stage = stages(store)
+    by_stage = stages(store, force=True)
     near = [Partition(store, plan, BY_NAME["near"], "C", b, SiteConfig()).manifest("near").counts
             for b in range(plan.buckets)]
     print(json.dumps({

@@ -5,6 +5,8 @@ one thread unless said, the best of several runs, so that other work on the mach
 """
 
 import argparse
+import gzip
+import json
 import random
 import resource
 import tempfile
@@ -18,12 +20,14 @@ import pyarrow.parquet as pq
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
+from bench import gold
 from bench.dedup_growth import land
 from bench.peer import PeerUnavailable, run_own, run_peer
 from bench.report import Report
 from bench.texts import documents, paragraphs
 from gristmill.deduplicate import lines, lsh, minhash, scurve
 from gristmill.deduplicate.components import Components
+from gristmill.text_units import words
 
 BANDS, ROWS = 14, 8
 LEVELS = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.935, 0.95)
@@ -58,10 +62,13 @@ def signatures(report: Report, folder: Path, scale: float) -> None:
             report.add(what, ours, bar=f">= {least} x", note=str(reason)[:200])
             continue
         report.add(what, ours, theirs, ours / theirs, f">= {least} x", ours / theirs >= least)
-    one = best(lambda: minhash.signatures(texts), clock=time.perf_counter)
-    two = best(lambda: minhash.signatures(texts, threads=2), clock=time.perf_counter)
+    many = pa.concat_arrays([texts] * 4)
+    one = two = float("inf")
+    for _ in range(9):  # in turns, so that what else the machine does weighs on both
+        one = min(one, best(lambda: minhash.signatures(many), 1, time.perf_counter))
+        two = min(two, best(lambda: minhash.signatures(many, threads=2), 1, time.perf_counter))
     report.add("signatures, wall s: two threads", two, one, one / two, ">= 1.7 x", one / two >= 1.7,
-               "wall clock: other work on the machine lowers it")
+               "wall clock, the best of 9: other work on the machine lowers it")
 
 
 def random_pairs(j: float, count: int, size: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, float]:
@@ -186,11 +193,11 @@ def line_counts(report: Report, folder: Path, scale: float) -> None:
 
 def near(text: str, jaccard: float, rng: random.Random) -> str:
     """Replace words so that the Jaccard of word 5-grams is about ``jaccard``."""
-    words = text.split()
-    total = len(words) - 4
-    for at in rng.sample(range(4, len(words) - 4, 5), round(total * (1 - jaccard) / (1 + jaccard) / 5)):
-        words[at] = f"changed{rng.randrange(10**9)}"
-    return " ".join(words)
+    out = text.split()
+    total = len(out) - 4
+    for at in rng.sample(range(4, len(out) - 4, 5), round(total * (1 - jaccard) / (1 + jaccard) / 5)):
+        out[at] = f"changed{rng.randrange(10**9)}"
+    return " ".join(out)
 
 
 def joined(texts: list[str], verify: str) -> tuple[np.ndarray, set[tuple[int, int]]]:
@@ -217,40 +224,69 @@ def joined(texts: list[str], verify: str) -> tuple[np.ndarray, set[tuple[int, in
         return found.labels().copy(), pairs
 
 
+def real_pages(most: int) -> list[str]:
+    """Gold texts of real pages with spaces between words, 150 words or more; none where the shared data is absent."""
+    if not gold.available():
+        return []
+    found: dict[str, None] = {}
+    for name in ("wcxb", "zyte", "daniel"):
+        with gzip.open(gold.SHARED / "02_extraction" / f"{name}_pub.gold.jsonl.gz", "rt", encoding="utf-8") as file:
+            for line in file:
+                text = " ".join((json.loads(line)["text"] or "").split())
+                if text.count(" ") >= 150 and text.count(" ") > 0.8 * len(words(text)):
+                    found[text] = None
+    return random.Random(2).sample(list(found), min(most, len(found)))
+
+
 def planted(report: Report, scale: float) -> None:
-    """Edits of documents at every J, and pages of one template with other facts, through verified buckets."""
-    rng = random.Random(3)
+    """Edits of documents and of real pages at every J: the error, and what is joined through verified buckets."""
     count = int(1000 * scale)
-    base = [t.as_py() for t in documents(count * len(LEVELS), seed=9, words=300)]
-    pool = [w for p in paragraphs() for w in p.split()]
-    texts: list[str] = []
-    mates: dict[float, list[tuple[int, int]]] = {level: [] for level in LEVELS}
-    for number, text in enumerate(base):
-        level = LEVELS[number % len(LEVELS)]
-        mates[level].append((len(texts), len(texts) + 1))
-        texts += [" ".join(text.split()), near(text, level, rng)]
-    hashes, edges = minhash.shingle_table(pa.array(texts, pa.large_string()), "word", 5, fold=False)
+    base = [" ".join(t.as_py().split()) for t in documents(count * len(LEVELS), seed=9, words=300)]
+    _planted(report, "documents", {level: base[i :: len(LEVELS)] for i, level in enumerate(LEVELS)})
+    pages = real_pages(count)
+    if pages:  # one level at a time: a page at two levels is its own near-duplicate
+        _planted(report, "real pages", dict.fromkeys(LEVELS, pages))
+    templates(report, base[0], count)
 
-    def exact(i: int, j: int) -> float:
-        return minhash.jaccard(hashes[edges[i] : edges[i + 1]], hashes[edges[j] : edges[j + 1]])
 
-    for verify in ("signature", "jaccard"):
-        labels, pairs = joined(texts, verify)
-        for level in LEVELS:
-            got = float(np.mean([labels[i] == labels[j] for i, j in mates[level]]))
-            j = float(np.mean([exact(a, b) for a, b in mates[level][:200]]))
-            curve = scurve.edge(j, BANDS, ROWS, 0.8) if verify == "signature" else None
+def _planted(report: Report, what: str, texts_at: dict[float, list[str]]) -> None:
+    rng = random.Random(3)
+    true: dict[str, list[bool]] = {"signature": [], "jaccard": []}
+    for level, originals in texts_at.items():
+        texts = [t for text in originals for t in (text, near(text, level, rng))]
+        column = pa.array(texts, pa.large_string())
+        values, _ = minhash.signatures(column)
+        sets, edges = lsh.sorted_sets(*minhash.shingle_table(column, "word", 5, fold=False))
+        own = [sets[edges[i] : edges[i + 1]] for i in range(len(texts))]
+        exact = np.array([lsh.jaccard_sorted(own[i], own[i + 1]) for i in range(0, len(texts), 2)])
+        error = minhash.estimate(values[::2], values[1::2]) - exact
+        theory = float(np.sqrt((exact * (1 - exact)).mean() / values.shape[1]))
+        report.add(f"{what} planted at J = {level}: error of the estimate (rmse)", np.sqrt((error**2).mean()), theory,
+                   note=f"{len(exact)} pairs, mean exact J {exact.mean():.3f}; theirs: the formula")
+        for verify in true:
+            labels, pairs = joined(texts, verify)
+            got = float((labels[::2] == labels[1::2]).mean())
+            curve = float(np.mean([scurve.joined(round(j, 3), BANDS, ROWS, 0.8, verify) for j in exact[:200]]))
             high = level >= 0.9
-            note = f"{len(mates[level])} pairs, mean exact J {j:.3f}{'; theirs: the formula' if curve else ''}"
-            report.add(f"planted at J = {level}, joined ({verify})", got, curve, bar=">= 0.99" if high else "",
+            note = "theirs: the formula" + (
+                "; two words of 300 changed: similarity alone cannot tell that from a copy" if level == 0.935 else "")
+            report.add(f"{what} planted at J = {level}: joined ({verify})", got, curve, bar=">= 0.99" if high else "",
                        holds=got >= 0.99 if high else None, note=note)
-        true = sum(exact(i, j) >= 0.8 for i, j in pairs) / len(pairs)
+            true[verify] += [lsh.jaccard_sorted(own[i], own[j]) >= 0.8 for i, j in pairs]
+    for verify, right in true.items():
         default = verify == lsh.Rules().verify
-        report.add(f"planted: precision ({verify}): joined pairs of exact J >= 0.8", true,
-                   bar=">= 0.99" if default else "", holds=true >= 0.99 if default else None,
-                   note=f"{len(pairs)} pairs{'; the default' if default else ''}")
+        share = float(np.mean(right))
+        report.add(f"{what} planted: precision ({verify}): joined pairs of exact J >= 0.8", share,
+                   bar=">= 0.99" if default else "", holds=share >= 0.99 if default else None,
+                   note=f"{len(right)} pairs{'; the default' if default else ''}")
+
+
+def templates(report: Report, frame: str, count: int) -> None:
+    """Pages of one template with other facts."""
+    rng = random.Random(3)
+    pool = [w for p in paragraphs() for w in p.split()]
     for facts, about in ((80, 0.5), (48, 0.63), (36, 0.7)):
-        pages = [" ".join(base[0].split()[:170] + rng.sample(pool, facts)) for _ in range(count)]
+        pages = [" ".join(frame.split()[:170] + rng.sample(pool, facts)) for _ in range(count)]
         h, e = minhash.shingle_table(pa.array(pages[:2], pa.large_string()), "word", 5, fold=False)
         j = minhash.jaccard(h[: e[1]], h[e[1] :])
         for verify in ("signature", "jaccard"):
@@ -272,7 +308,9 @@ def growth(report: Report, folder: Path, scale: float) -> None:
     for n in sizes:
         place = str(folder / f"crawl{n}")
         land(Path(place), n)
-        found = run_own("bench.dedup_growth", ["run", place, str(n)], timeout=3000)
+        few = n <= 100_000 * scale  # so short that a run is not enough
+        runs = [run_own("bench.dedup_growth", ["run", place, str(n)], timeout=3000) for _ in range(3 if few else 1)]
+        found = min(runs, key=lambda r: r["us_per_doc"])
         spent.append(found["us_per_doc"] * n)
         memory.append(found["_peak_rss_mb"])
         report.add(f"growth, us of CPU a document, start included: {n:,} documents, exact to band index", spent[-1] / n,

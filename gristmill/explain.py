@@ -21,6 +21,7 @@ from gristmill.release.standing import read_manifest, registered
 from gristmill.release.whereabouts import Finder, as_id
 from gristmill.store import Key, Store
 
+SHOWN = 3  # removed lines of a document that are quoted
 
 @dataclass
 class Found:
@@ -226,6 +227,7 @@ def _duplicates(
             if earlier == row["seen_crawl"]:
                 other |= _url(finder, earlier, home, first)
         return found.stop("exact", "seen_in_earlier_crawl", f"the same text is in {row['seen_crawl']}", other=other)
+    _lines(finder, found, crawl, bucket, doc_id)
     near = finder.rows("near", crawl, bucket, "doc_id", doc_id)
     if not near:
         return _pending(found, "near")
@@ -234,6 +236,24 @@ def _duplicates(
         return _near(finder, params, found, row)
     found.steps.append(("near", f"first of {row['dup_cluster_size'] or 1} in its cluster"))
     return _semantic(finder, params, found, crawl, doc_id) or _tokenised(finder, found, crawl, bucket, doc_id)
+
+
+def _lines(finder: Finder, found: Found, crawl: str, bucket: int, doc_id: bytes) -> None:
+    """Say which lines were taken out of the document as boilerplate, where any were."""
+    for row in finder.rows("lines", crawl, bucket, "doc_id", doc_id):
+        if not row["n_removed"]:
+            continue
+        shown = [r for line in row["removed"][:SHOWN]
+                 for r in finder.rows("lines", crawl, bucket, "line", line, role="removed")]
+        said = "; ".join(f"{_short(r['sample'])!r} in {r['docs']} documents, over {r['bound']}" for r in shown)
+        more = len(row["removed"]) - len(shown)
+        emptied = "; nothing is left" if row["empty_after"] else ""
+        found.steps.append(("lines", f"{row['n_removed']} of {row['n_lines']} lines taken out: {said}"
+                            + (f"; and {more} more" if more else "") + emptied))
+
+
+def _short(line: str) -> str:
+    return line if len(line) <= 60 else f"{line[:57]}..."
 
 
 def _near(finder: Finder, params: PipelineParams, found: Found, row: dict[str, Any]) -> Found:

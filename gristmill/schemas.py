@@ -254,6 +254,15 @@ NEAR = _schema(
     survives=(pa.bool_(), "first of its cluster and new: scored and tokenised"),
 )
 
+# Partition = range of band key, cut by host bucket: what near decides by.
+BAND_MATCHES = _schema(
+    band=(pa.uint8(), "band number"),
+    key=(pa.uint64(), "a band key that an earlier crawl has"),
+    host_bucket=(pa.uint16(), "with a document of this crawl that has it"),
+    matched_crawl=(pa.string(), "the earlier crawl"),
+    matched_doc_id=(ID, "its document"),
+)
+
 BAND_INDEX = _schema(
     band=(pa.uint8(), "band number"),
     key=(pa.uint64(), "ascending within a band"),

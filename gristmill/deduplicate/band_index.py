@@ -1,7 +1,7 @@
 """The band index: (band, key) -> documents of earlier crawls, so that a new crawl meets all that came before.
 
-Belongs here: the entries of a generation, probing a range of it, and matching by band votes. Does not belong here:
-which generations a crawl may see (``generations.py``), and merging them (``compaction.py``).
+Belongs here: the entries of a generation, and probing a range of it. Does not belong here: what documents match
+(``matching.py``), which generations a crawl may see (``generations.py``), and merging them (``compaction.py``).
 
 A generation is a crawl's survivors, one partition a range of keys, immutable: entries sorted by (band, key, doc_id) in
 Parquet, where its row groups begin, and a bloom filter beside them. The filter spares reading row groups for keys that
@@ -10,14 +10,14 @@ are not there, which is nearly all of them.
 
 import io
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gristmill import schemas, shuffle
+from gristmill import schemas
 from gristmill.deduplicate import bloom, ids
 from gristmill.errors import BandIndexError, DamagedPartitionError
 from gristmill.store import FileRef, Key, PartitionManifest, Store
@@ -116,17 +116,9 @@ class Run:
         for group, queries in self._by_group(band[maybe], key[maybe]):
             rows = maybe[queries]
             held_band, held_key, docs, tags = self._group(group)
-            for number in np.unique(band[rows]).tolist():
-                mine = rows[band[rows] == number]
-                low, high = np.searchsorted(held_band, [number, number + 1])
-                left = np.searchsorted(held_key[low:high], key[mine], "left") + low
-                count = np.searchsorted(held_key[low:high], key[mine], "right") + low - left
-                if not count.any():
-                    continue
-                at = np.repeat(left - (np.cumsum(count) - count), count) + np.arange(int(count.sum()))
-                found.append((
-                    np.repeat(mine, count), docs[at], tags[at] if tags is not None else np.zeros(len(at), np.int64)
-                ))
+            query, at = look_up(held_band, held_key, band[rows], key[rows])
+            if len(at):
+                found.append((rows[query], docs[at], tags[at] if tags is not None else np.zeros(len(at), np.int64)))
         if not found:
             return np.zeros(0, np.int64), np.zeros((0, 2), np.uint64), np.zeros(0, np.int64)
         rows, docs, tags = (np.concatenate(c) for c in zip(*found))
@@ -136,10 +128,10 @@ class Run:
         """Row groups that may hold queries (in order of band, key), each with its queries' positions."""
         last = _position(self._band, self._first, band, key, "right") - 1
         first = np.maximum(_position(self._band, self._first, band, key, "left") - 1, 0)
-        spread = last - first + 1  # a posting list may run on into the next group
-        spread[last < 0] = 0
-        which = np.repeat(np.arange(len(band)), spread)
-        group = np.repeat(first - (np.cumsum(spread) - spread), spread) + np.arange(int(spread.sum()))
+        count = last - first + 1  # a posting list may run on into the next group
+        count[last < 0] = 0
+        which = np.repeat(np.arange(len(band)), count)
+        group = spread(first, count)
         order = np.argsort(group, kind="stable")
         group, which = group[order], which[order]
         edges = np.flatnonzero(np.diff(group)) + 1
@@ -188,59 +180,20 @@ def _position(bands: np.ndarray, keys: np.ndarray, band: np.ndarray, key: np.nda
     return out
 
 
-@dataclass(frozen=True)
-class Matches:
-    """The copy of each query document in an earlier crawl; votes are 0 where there is none."""
-
-    doc_id: np.ndarray  # uint64[n, 2]
-    votes: np.ndarray  # uint8[n]
-    tag: np.ndarray  # int64[n]: which crawl of a compacted generation
+def spread(first: np.ndarray, count: np.ndarray) -> np.ndarray:
+    """``first[i]``, ``first[i] + 1``, ... (``count[i]`` of them) for every i, one after the other: int64."""
+    return np.repeat(first - (np.cumsum(count) - count), count) + np.arange(int(count.sum()))
 
 
-def match(keys: np.ndarray, ranges: int, open_run: Callable[[int], Run], least: int) -> Matches:
-    """Documents that hold at least ``least`` of a query's band keys.
-
-    The earliest crawl with such a document wins; in it the one with most votes, then the smallest id.
-
-    Args:
-        keys: uint64[n, bands], band keys of the query documents.
-        ranges: key ranges of a generation.
-        open_run: opens a range; called once for each that is asked anything.
-    """
-    n, bands = keys.shape
-    flat = keys.ravel()
-    number = shuffle.range_of(flat, ranges)
-    band = np.tile(np.arange(bands, dtype=np.uint8), n)
-    query: list[np.ndarray] = []
-    docs: list[np.ndarray] = []
-    tags: list[np.ndarray] = []
-    for r in range(ranges):
-        mine = np.flatnonzero(number == r)
-        if len(mine) == 0:
-            continue
-        rows, doc, tag = open_run(r).probe(band[mine], flat[mine])
-        query.append(mine[rows] // bands)
-        docs.append(doc)
-        tags.append(tag)
-    best = Matches(np.zeros((n, 2), np.uint64), np.zeros(n, np.uint8), np.zeros(n, np.int64))
-    if not query:
-        return best
-    q, doc, tag = np.concatenate(query), np.concatenate(docs), np.concatenate(tags)
-    order = np.lexsort((doc[:, 1], doc[:, 0], tag, q))
-    q, doc, tag = q[order], doc[order], tag[order]
-    new = np.ones(len(q), bool)
-    new[1:] = (q[1:] != q[:-1]) | (tag[1:] != tag[:-1]) | (doc[1:] != doc[:-1]).any(axis=1)
-    starts = np.flatnonzero(new)
-    votes = np.diff(np.append(starts, len(q)))
-    enough = votes >= least
-    starts, votes = starts[enough], votes[enough]
-    # Of each query the candidate with the smallest (tag, -votes, doc_id); rows are in (q, tag, doc_id) order.
-    order = np.lexsort((np.arange(len(starts)), -votes, tag[starts], q[starts]))
-    starts, votes = starts[order], votes[order]
-    first = np.ones(len(starts), bool)
-    first[1:] = q[starts[1:]] != q[starts[:-1]]
-    at = q[starts[first]]
-    best.doc_id[at] = doc[starts[first]]
-    best.votes[at] = votes[first]
-    best.tag[at] = tag[starts[first]]
-    return best
+def look_up(held_band: np.ndarray, held_key: np.ndarray, band: np.ndarray, key: np.ndarray
+            ) -> tuple[np.ndarray, np.ndarray]:
+    """Every pair of (a query's row, an entry's row) with the same band and key; entries are in order of both."""
+    rows, entries = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+    for number in np.unique(band).tolist():
+        mine = np.flatnonzero(band == number)
+        low, high = np.searchsorted(held_band, [number, number + 1])
+        left = np.searchsorted(held_key[low:high], key[mine], "left") + low
+        count = np.searchsorted(held_key[low:high], key[mine], "right") + low - left
+        rows.append(np.repeat(mine, count))
+        entries.append(spread(left, count))
+    return np.concatenate(rows), np.concatenate(entries)

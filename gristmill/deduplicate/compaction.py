@@ -1,4 +1,4 @@
-"""Compaction: several generations of the band index as one, so that a new crawl opens one run a range, not hundreds.
+"""Compaction: several generations of the band index as one, so that a range of a new crawl opens one run, not hundreds.
 
 Belongs here: merging generations into a new one, and choosing it when it holds exactly what would be consumed. Does not
 belong here: what a generation is (``band_index.py``). Generations are immutable: compaction writes beside them, so what
@@ -29,66 +29,63 @@ MAX_GENERATIONS = 1 << 16
 
 @dataclass(frozen=True)
 class Opened:
-    """What a crawl probes in one go: one generation, or a compacted one of several."""
+    """What a range probes in one go: its part of one generation, or of a compacted one of several."""
 
     crawls: tuple[str, ...]  # by tag of the entries
-    keys: tuple[Key, ...]  # by range
-    manifests: tuple[PartitionManifest, ...]
+    key: Key
+    manifest: PartitionManifest
 
-    def run(self, part: Partition, number: int) -> Run:
-        """Open a range."""
-        return Run(part.store, self.keys[number], self.manifests[number])
+    def run(self, part: Partition) -> Run:
+        """Open it. Row groups are not kept: a range asks for each band once, in order."""
+        return Run(part.store, self.key, self.manifest, keep=0)
 
 
-def _key(part: Partition, generations: list[Generation], number: int) -> Key:
+def _key(part: Partition, generations: list[Generation]) -> Key:
     """Named by its content: the crawls and the digests of what was merged."""
     name = "merged-" + digest([g.state() for g in generations])[:20]
-    return Key("band_index_merged", part.plan.fingerprints["band_index"], name, number)
+    return Key("band_index_merged", part.plan.fingerprints["band_index"], name, generations[0].number)
 
 
-def compact(part: Partition, generations: list[Generation]) -> list[Key]:
-    """Merge generations (of consecutive earlier crawls, in order) into one; the same input gives the same bytes.
+def compact(part: Partition, generations: list[Generation]) -> Key:
+    """Merge a range of generations (of consecutive earlier crawls, in order); the same input gives the same bytes.
 
     Args:
         part: any partition of the band index's plan.
-        generations: as ``generations.earlier(part, "band_index")`` lists them, or the first few of those.
+        generations: as ``generations.earlier(part, "band_index", number)`` lists them, or the first few of those.
 
     Returns:
-        The committed partitions, one a range.
+        The committed partition.
 
     Raises:
         BandIndexError: when a generation is damaged.
     """
     if not 0 < len(generations) < MAX_GENERATIONS:
         raise BandIndexError(f"{len(generations)} generations cannot be merged")
-    keys = []
-    for number in range(part.buckets):
-        key = _key(part, generations, number)
-        keys.append(key)
-        if part.store.manifest(key) is not None:
-            continue
-        tables = []
-        for tag, generation in enumerate(generations):
-            try:
-                table = part.store.read(part.key("band_index", number, generation.crawl))
-            except DamagedPartitionError as error:
-                raise BandIndexError(f"the generation of {generation.crawl} is damaged: {error}") from error
-            tables.append(table.append_column("generation", pa.array(np.full(table.num_rows, tag, np.uint16))))
-        merged = _merge(pa.concat_tables(tables))
-        values = merged["key"].to_numpy()
-        bits = part.plan.params.band_index.bits_per_key
-        starts = pa.table({"band": merged["band"].to_numpy()[::GROUP], "key": values[::GROUP]}, schema=STARTS)
-        put = part.store.put_part
-        files = (
-            put(key, encode(merged), "data", ".parquet", merged.num_rows),
-            put(key, parquet_bytes(starts), "starts", ".parquet", starts.num_rows),
-            put(key, bloom.to_bytes(bloom.build(values, bits)), "bloom", ".bloom", 0),
-        )
-        part.store.commit(key, PartitionManifest(
-            asset=key.asset, fingerprint=key.fingerprint, crawl=key.crawl, bucket=number, files=files, inputs={},
-            state={"generations": [g.state() for g in generations]}, counts=Yield(), info={"entries": merged.num_rows},
-        ), {"ended": time.time()})
-    return keys
+    key = _key(part, generations)
+    if part.store.manifest(key) is not None:
+        return key
+    tables = []
+    for tag, generation in enumerate(generations):
+        try:
+            table = part.store.read(part.key("band_index", generation.number, generation.crawl))
+        except DamagedPartitionError as error:
+            raise BandIndexError(f"the generation of {generation.crawl} is damaged: {error}") from error
+        tables.append(table.append_column("generation", pa.array(np.full(table.num_rows, tag, np.uint16))))
+    merged = _merge(pa.concat_tables(tables))
+    values = merged["key"].to_numpy()
+    bits = part.plan.params.band_index.bits_per_key
+    starts = pa.table({"band": merged["band"].to_numpy()[::GROUP], "key": values[::GROUP]}, schema=STARTS)
+    put = part.store.put_part
+    files = (
+        put(key, encode(merged), "data", ".parquet", merged.num_rows),
+        put(key, parquet_bytes(starts), "starts", ".parquet", starts.num_rows),
+        put(key, bloom.to_bytes(bloom.build(values, bits)), "bloom", ".bloom", 0),
+    )
+    part.store.commit(key, PartitionManifest(
+        asset=key.asset, fingerprint=key.fingerprint, crawl=key.crawl, bucket=key.bucket, files=files, inputs={},
+        state={"generations": [g.state() for g in generations]}, counts=Yield(), info={"entries": merged.num_rows},
+    ), {"ended": time.time()})
+    return key
 
 
 @dataclass(frozen=True)
@@ -122,38 +119,38 @@ def compact_site(store: Store, plan: Plan, site: SiteConfig) -> Compacted:
     if not crawls:
         return Compacted((), None, False, 0, ())
     part = Partition(store, plan, BY_NAME["near"], crawls[-1], 0, site)
-    whole: list[Generation] = []
+    names: list[str] = []
     stopped = None
     for crawl in crawls:
-        if not all(store.manifest(part.key("band_index", n, crawl)) for n in range(part.buckets)):
-            if any(store.manifest(part.key("band_index", n, crawl)) for n in range(part.buckets)):
-                stopped = crawl
-                break
-            continue  # registered, never taken this far, or made by other parameters: no generation of today's
-        whole += of(part, "band_index", [crawl])
-    if len(whole) < 2:
+        there = sum(store.manifest(part.key("band_index", n, crawl)) is not None for n in range(part.buckets))
+        if 0 < there < part.buckets:
+            stopped = crawl
+            break
+        if there:  # else registered, never taken this far, or made by other parameters: no generation of today's
+            names.append(crawl)
+    if len(names) < 2:
         return Compacted((), stopped, False, 0, ())
-    names = tuple(g.crawl for g in whole)
-    new = opened(part, whole)[0].crawls != names
-    keys = compact(part, whole)
-    entries = sum(store.require(k).info["entries"] for k in keys)
-    return Compacted(names, stopped, new, entries, _drop_replaced(part, whole, keys[0]) if new else ())
+    new, entries = False, 0
+    dropped: dict[int, None] = {}
+    for number in range(part.buckets):
+        whole = of(part, "band_index", names, number)
+        made = opened(part, whole)[0].crawls != tuple(names)
+        entries += store.require(compact(part, whole)).info["entries"]
+        if made:
+            new = True
+            dropped |= dict.fromkeys(_drop_replaced(part, whole))
+    return Compacted(tuple(names), stopped, new, entries, tuple(f"{names[0]} to {names[n - 1]}" for n in dropped))
 
 
-def _drop_replaced(part: Partition, whole: list[Generation], newest: Key) -> tuple[str, ...]:
-    """Delete merges of a shorter prefix of these generations, but for the longest of them."""
-    blobs, base = part.store.blobs, f"{newest.asset}/{newest.fingerprint}"
-    of_length = {}
-    for count in range(2, len(whole)):
-        key = _key(part, whole[:count], 0)
-        if part.store.manifest(key) is not None:
-            of_length[count] = key
-    replaced = [of_length[count] for count in sorted(of_length)[:-1]]
-    for key in replaced:
-        paths = [path for path, _ in blobs.list(f"{base}/crawl={key.crawl}")]
+def _drop_replaced(part: Partition, whole: list[Generation]) -> list[int]:
+    """Delete a range's merges of a shorter prefix of these generations, but for the longest of them; their lengths."""
+    keys = {count: _key(part, whole[:count]) for count in range(2, len(whole))}
+    of_length = [count for count, key in keys.items() if part.store.manifest(key) is not None]
+    for count in of_length[:-1]:
+        paths = [path for path, _ in part.store.blobs.list(keys[count].path)]
         for path in sorted(paths, key=lambda p: not p.endswith(f"/{MANIFEST}")):  # first what makes it visible
-            blobs.delete(path)
-    return tuple(str(key.crawl) for key in replaced)
+            part.store.blobs.delete(path)
+    return of_length[:-1]
 
 
 def _merge(table: pa.Table) -> pa.Table:
@@ -165,16 +162,16 @@ def _merge(table: pa.Table) -> pa.Table:
 
 
 def opened(part: Partition, generations: list[Generation]) -> list[Opened]:
-    """The runs to probe, in order of crawls: the longest compacted prefix there is, then single generations."""
+    """What a range probes, in order of crawls: the longest compacted prefix there is, then single generations."""
     for count in range(len(generations), 1, -1):
-        keys = tuple(_key(part, generations[:count], n) for n in range(part.buckets))
-        manifests = [part.store.manifest(k) for k in keys]
-        if all(m is not None for m in manifests):
-            merged = Opened(tuple(g.crawl for g in generations[:count]), keys, tuple(m for m in manifests if m))
+        key = _key(part, generations[:count])
+        manifest = part.store.manifest(key)
+        if manifest is not None:
+            merged = Opened(tuple(g.crawl for g in generations[:count]), key, manifest)
             return [merged, *(_single(part, g) for g in generations[count:])]
     return [_single(part, g) for g in generations]
 
 
 def _single(part: Partition, generation: Generation) -> Opened:
-    keys = tuple(part.key("band_index", n, generation.crawl) for n in range(part.buckets))
-    return Opened((generation.crawl,), keys, generation.manifests)
+    return Opened((generation.crawl,), part.key("band_index", generation.number, generation.crawl),
+                  generation.manifest)

@@ -15,63 +15,74 @@ from gristmill.store import PartitionManifest
 
 @dataclass(frozen=True)
 class Generation:
-    """An earlier crawl's committed partitions of an asset, by range."""
+    """A range of an asset that an earlier crawl committed."""
 
     crawl: str
-    manifests: tuple[PartitionManifest, ...]
+    number: int
+    manifest: PartitionManifest
 
-    def state(self, number: int | None = None) -> dict[str, str]:
-        """What is recorded as consumed: the digest of one range, or of all."""
-        used = self.manifests if number is None else (self.manifests[number],)
-        return {"crawl": self.crawl, "digest": "+".join(m.digest[:16] for m in used)}
+    def state(self) -> dict[str, str]:
+        """What is recorded as consumed."""
+        return {"crawl": self.crawl, "digest": self.manifest.digest[:16]}
 
 
-def earlier(part: Partition, asset: str) -> list[Generation]:
-    """Generations of earlier crawls, in their order. A crawl with no partition of the asset at all has none.
+def earlier(part: Partition, asset: str, number: int) -> list[Generation]:
+    """A range of the generations of earlier crawls, in their order. A crawl with none of the asset at all has none.
+
+    Only that range is looked at: each range stops for itself, and nothing goes on before all of them have.
 
     Raises:
-        BandIndexError: when an earlier crawl has some but not all of its ranges, has them only as made by other
-            parameters, or one cannot be read: going on would append again what it holds.
+        BandIndexError: when an earlier crawl lacks this range but has others, has it only as made by other
+            parameters, or it cannot be read: going on would append again what it holds.
     """
     if part.seen is None:
-        return of(part, asset, part.earlier_crawls())
-    name = f"generations/{asset}/{part.crawl}"
+        return of(part, asset, part.earlier_crawls(), number)
+    name = f"generations/{asset}/{part.crawl}/{number}"
     if name not in part.seen:
-        part.seen[name] = of(part, asset, part.earlier_crawls())
+        part.seen[name] = of(part, asset, part.earlier_crawls(), number)
     return list(part.seen[name])
 
 
-def of(part: Partition, asset: str, crawls: Sequence[str]) -> list[Generation]:
-    """Generations of these crawls, in the order given; see ``earlier``."""
+def of(part: Partition, asset: str, crawls: Sequence[str], number: int) -> list[Generation]:
+    """A range of the generations of these crawls, in the order given; see ``earlier``."""
     out = []
     for crawl in crawls:
-        found: list[PartitionManifest] = []
-        missing: list[int] = []
-        for number in range(part.buckets):
-            try:
-                manifest = part.store.manifest(part.key(asset, number, crawl))
-            except DamagedPartitionError as error:
-                raise BandIndexError(f"the generation of crawl {crawl} is damaged: {error}") from error
-            if manifest is None:
-                missing.append(number)
-            else:
-                found.append(manifest)
-        if not missing:
-            out.append(Generation(crawl, tuple(found)))
-            continue
-        if found:
-            listed = ", ".join(f"{n:04d}" for n in missing[:5])
-            raise BandIndexError(
-                f"crawl {crawl} has only {len(found)} of {part.buckets} ranges of {asset} (missing {listed}"
-                f"{', ...' if len(missing) > 5 else ''}): run `gristmill run --crawl {crawl}` first"
-            )
-        try:
-            part.store.require(part.key(asset, 0, crawl))
-        except StalePartitionError as error:
-            raise BandIndexError(
-                f"crawl {crawl} is earlier than {part.crawl}, but its generation was made by other parameters: run "
-                f"`gristmill run --crawl {crawl}` first. ({error})"
-            ) from error
-        except MissingPartitionError:
-            continue  # registered, never taken this far
+        manifest = _manifest(part, asset, crawl, number)
+        if manifest is not None:
+            out.append(Generation(crawl, number, manifest))
+        else:
+            _refuse_part(part, asset, crawl)
+            _refuse_other_parameters(part, asset, crawl, number)
     return out
+
+
+def _manifest(part: Partition, asset: str, crawl: str, number: int) -> PartitionManifest | None:
+    try:
+        return part.store.manifest(part.key(asset, number, crawl))
+    except DamagedPartitionError as error:
+        raise BandIndexError(f"the generation of crawl {crawl} is damaged: {error}") from error
+
+
+def _refuse_part(part: Partition, asset: str, crawl: str) -> None:
+    folders, _ = part.store.blobs.children(part.key(asset, 0, crawl).path.rpartition("/")[0])
+    if not folders:
+        return  # one request, for a crawl that was never taken this far
+    missing = [n for n in range(part.buckets) if _manifest(part, asset, crawl, n) is None]
+    if len(missing) < part.buckets:
+        listed = ", ".join(f"{n:04d}" for n in missing[:5])
+        raise BandIndexError(
+            f"crawl {crawl} has only {part.buckets - len(missing)} of {part.buckets} ranges of {asset} (missing "
+            f"{listed}{', ...' if len(missing) > 5 else ''}): run `gristmill run --crawl {crawl}` first"
+        )
+
+
+def _refuse_other_parameters(part: Partition, asset: str, crawl: str, number: int) -> None:
+    try:
+        part.store.require(part.key(asset, number, crawl))
+    except StalePartitionError as error:
+        raise BandIndexError(
+            f"crawl {crawl} is earlier than {part.crawl}, but its generation was made by other parameters: run "
+            f"`gristmill run --crawl {crawl}` first. ({error})"
+        ) from error
+    except MissingPartitionError:
+        return  # registered, never taken this far

@@ -4,7 +4,6 @@ Belongs here: which partition reads and writes which table. Does not belong here
 """
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gristmill import schemas, shuffle
-from gristmill.deduplicate import audit, bloom, ids, lsh, minhash
+from gristmill.deduplicate import audit, bloom, ids, lsh, matching, minhash
 from gristmill.deduplicate import band_index as index
 from gristmill.deduplicate import clusters as grouping
 from gristmill.deduplicate import exact as exact_groups
@@ -40,8 +39,8 @@ CHUNK = 1 << 20  # members whose signatures are in memory together; a larger buc
 
 def exact(part: Partition) -> None:
     """Group the records of a doc_id range; name the first of each document and the earlier crawl that has it."""
-    generations = earlier(part, "exact")
-    part.state["generations"] = [g.state(part.bucket) for g in generations]
+    generations = earlier(part, "exact", part.bucket or 0)
+    part.state["generations"] = [g.state() for g in generations]
     held = []
     for g in generations:
         try:
@@ -63,7 +62,7 @@ def exact(part: Partition) -> None:
 
 @state_check("exact")
 def _exact_current(part: Partition, manifest: PartitionManifest) -> bool:
-    return bool(manifest.state.get("generations") == [g.state(part.bucket) for g in earlier(part, "exact")])
+    return bool(manifest.state.get("generations") == [g.state() for g in earlier(part, "exact", part.bucket or 0)])
 
 
 def _line_bound(part: Partition) -> tuple[int, int]:
@@ -309,6 +308,53 @@ def _records(part: Partition, doc: np.ndarray) -> tuple[np.ndarray, np.ndarray, 
     return host, when, record
 
 
+def band_matches(part: Partition) -> None:
+    """Keys of this range that earlier crawls hold, laid out for the buckets that have them.
+
+    ``bands_per_pass`` bands of keys are in memory at a time, and the range's filters of all earlier crawls together.
+    """
+    generations = earlier(part, "band_index", part.bucket or 0)
+    part.state["generations"] = [g.state() for g in generations]
+    runs = [(o.crawls, o.run(part)) for o in opened(part, generations)]
+    crawls = [g.crawl for g in generations]
+    bands, step = part.plan.params.minhash.bands, part.plan.params.clusters.bands_per_pass
+    base = (part.bucket or 0) * bands
+    out = [schemas.empty(schemas.BAND_MATCHES)]
+    asked = matched = 0
+    for first in range(0, bands if runs else 0, step):
+        passed = range(first, min(first + step, bands))
+        rows = part.read_range("signatures", "bands", [base + band for band in passed], ["band", "key", "host_bucket"])
+        of, key, host = (rows[name].to_numpy() for name in ("band", "key", "host_bucket"))
+        for band in passed:
+            found = matching.held(band, key[of == band], host[of == band], runs)
+            asked += found.asked
+            matched += found.matched
+            out.append(found.table(crawls))
+    table = pa.concat_tables(out)
+    part.write_ranged(table, table["host_bucket"].to_numpy().astype(np.int64), role="data")
+    part.report(asked=asked, matched_keys=matched)
+
+
+@state_check("band_matches")
+def _matches_current(part: Partition, manifest: PartitionManifest) -> bool:
+    return bool(manifest.state.get("generations")
+                == [g.state() for g in earlier(part, "band_index", part.bucket or 0)])
+
+
+def _consulted(part: Partition) -> list[list[str]]:
+    """Earlier crawls that each range of band keys was compared with."""
+    def read() -> list[list[str]]:
+        return [[g["crawl"] for g in part.manifest("band_matches", n).state["generations"]]
+                for n in range(part.buckets)]
+
+    if part.seen is None:
+        return read()
+    name = f"consulted/{part.key('band_matches', 0).path}"
+    if name not in part.seen:
+        part.seen[name] = read()
+    return list(part.seen[name])
+
+
 def near(part: Partition) -> None:
     """The verdict on each document: first of its cluster, and with no near-verbatim copy in an earlier crawl.
 
@@ -340,16 +386,14 @@ def near(part: Partition) -> None:
     crawl_of = np.full(n, None, object)
     matched = np.zeros((n, 2), np.uint64)
     votes = np.zeros(n, np.uint8)
-    generations = earlier(part, "band_index")
-    part.state["generations"] = [g.state() for g in generations]
-    for held_before in opened(part, generations):
-        unmatched = np.flatnonzero(votes[asked] == 0)
-        found = index.match(keys[unmatched], part.buckets, partial(held_before.run, part), params.min_band_matches)
-        hit = found.votes > 0
-        rows = asked[unmatched[hit]]
-        crawl_of[rows] = np.array(held_before.crawls, object)[found.tag[hit]]
-        matched[rows] = found.doc_id[hit]
-        votes[rows] = found.votes[hit]
+    crawls = _earlier_crawls(part)
+    part.state["generations"] = [{"crawl": crawl} for crawl in crawls]
+    found = matching.votes(keys, part.read_range("band_matches", "data"), crawls, params.min_band_matches)
+    hit = found.votes > 0
+    rows = asked[hit]
+    crawl_of[rows] = np.array(crawls, object)[found.crawl[hit]]
+    matched[rows] = found.doc_id[hit]
+    votes[rows] = found.votes[hit]
     old = votes > 0
     survives = first & ~old
     _write_elected(part, docs["doc_id"], survives)
@@ -364,6 +408,19 @@ def near(part: Partition) -> None:
     part.report(docs_in=n, docs_out=int(survives.sum()), reasons={
         "near_duplicate": int((~first).sum()), "near_copy_in_earlier_crawl": int(old.sum()),
     }, by={"lang": count_by(with_language(part, docs)["lang"].to_pylist(), survives.tolist())})
+
+
+def _earlier_crawls(part: Partition) -> list[str]:
+    """The crawls that this one was compared with, in their order."""
+    consulted = _consulted(part)
+    for number, crawls in enumerate(consulted):
+        if crawls != consulted[0]:
+            said = ", ".join(consulted[0]) or "no crawl"
+            raise BandIndexError(
+                f"range 0000 of band_matches of {part.crawl} was compared with {said}, range {number:04d} with "
+                f"{', '.join(crawls) or 'no crawl'}: run `gristmill run --crawl {part.crawl}` again"
+            )
+    return consulted[0]
 
 
 def _write_elected(part: Partition, doc_ids: pa.ChunkedArray, survives: np.ndarray) -> None:
@@ -384,7 +441,8 @@ def _near_current(part: Partition, manifest: PartitionManifest) -> bool:
     elected = part.registry.elected(part.crawl or "", part.bucket or 0)
     if manifest.state.get("elected", []) != elected:
         return False
-    return bool(manifest.state.get("generations") == [g.state() for g in earlier(part, "band_index")])
+    recorded = [g["crawl"] for g in manifest.state.get("generations", [])]
+    return all(crawls == recorded for crawls in _consulted(part))
 
 
 def band_index(part: Partition) -> None:

@@ -26,7 +26,7 @@ from gristmill.store import ARCHIVED, MANIFEST, FileRef, Key, Store, note_archiv
 # Read again only when something is redone. What manifests, runs and later crawls read stays hot: the index across
 # crawls, exact's generations, unique records, provenance, verdicts and scores, shards, the catalogue.
 COLD = ("crawl_slices", "raw_warc", "text", "quarantine", "line_candidates", "line_counts", "signatures",
-        "band_buckets", "tokens")
+        "band_buckets", "band_matches", "tokens")
 DAY = 86_400
 BLOCK = 32 << 20  # bytes moved at once: a bucket's WARC may be larger than memory
 

@@ -23,7 +23,7 @@ RATE_STAGES = {
     "lines": ("line_candidates", "line_counts", "lines"),
     "signatures": ("signatures",),
     "edges": ("band_buckets", "clusters"),
-    "index": ("near", "band_index"),
+    "index": ("band_matches", "near", "band_index"),
     "heuristics": ("heuristics",),
     "quality": ("quality",),
     "safety": ("safety",),

@@ -105,29 +105,6 @@ def test_an_empty_generation_matches_nothing(tmp_path):
     assert len(rows) == len(found) == len(tags) == 0
 
 
-def test_matching_counts_the_votes_of_each_document(tmp_path):
-    rng = np.random.default_rng(4)
-    place = world(tmp_path)
-    keys = rng.integers(0, 2**64, (6, 14), np.uint64)
-    held = np.stack([keys[0], keys[1], keys[2], keys[2]])  # documents 10, 11, 12, 13
-    held[0, 4:] += np.uint64(1)  # 10 shares four bands with query 0
-    held[1, 3:] += np.uint64(1)  # 11 shares three with query 1
-    held[3, :2] += np.uint64(1)  # 13 shares twelve with query 2, 12 shares all
-    from gristmill.shuffle import range_of
-
-    flat = held.ravel()
-    band = np.tile(np.arange(14, dtype=np.uint8), 4)
-    doc = docs(np.repeat(np.arange(10, 14), 14))
-    number = range_of(flat, 4)
-    runs = [commit(place, "A", r, band_index.entries(band[number == r], flat[number == r], doc[number == r], 64))
-            for r in range(4)]
-    found = band_index.match(keys, 4, runs.__getitem__, 4)
-    assert found.votes.tolist() == [4, 0, 14, 0, 0, 0]
-    assert found.doc_id[:, 0].tolist() == [10, 0, 12, 0, 0, 0]
-    assert band_index.match(keys, 4, runs.__getitem__, 3).votes.tolist()[1] == 3
-    assert len(band_index.match(keys[:0], 4, runs.__getitem__, 4).votes) == 0
-
-
 @pytest.mark.parametrize("role", ["data", "bloom", "starts"])
 def test_a_damaged_or_missing_file_stops_the_run(tmp_path, role: str):
     rng = np.random.default_rng(5)

@@ -4,7 +4,7 @@ import pytest
 
 from gristmill.deduplicate.compaction import compact, opened
 from gristmill.deduplicate.generations import earlier
-from gristmill.errors import BandIndexError
+from gristmill.errors import BandIndexError, MissingPartitionError
 from gristmill.registry import Registry
 from gristmill.store import MANIFEST
 from tests.deduplicate.texts import edited, prose
@@ -84,11 +84,13 @@ def test_a_generation_that_cannot_be_read_stops_the_run(tmp_path):
     place = world(tmp_path, grid={"host_buckets": 2})
     three(place)
     place.run("A", NEAR)
-    place.run("B", NEAR[:-2])
+    place.run("B", NEAR[: NEAR.index("band_matches")])
     path = tmp_path / "store" / place.part("band_index", "A", 1).key().path / MANIFEST
     path.write_bytes(path.read_bytes()[:50])
     with pytest.raises(BandIndexError, match="generation of crawl A is damaged"):
-        place.run("B", ("near",))
+        place.run("B", ("band_matches",))
+    with pytest.raises(MissingPartitionError):
+        place.run("B", ("near",))  # nothing goes on before every range has met what came before
 
 
 def test_a_generation_made_by_other_parameters_stops_the_run(tmp_path):
@@ -100,7 +102,7 @@ def test_a_generation_made_by_other_parameters_stops_the_run(tmp_path):
         other.run(crawl, ("exact", "line_candidates", "line_counts", "lines"))
     other.run("B", ("signatures", "band_buckets", "clusters"))
     with pytest.raises(BandIndexError, match="made by other parameters"):
-        other.run("B", ("near",))
+        other.run("B", ("band_matches",))
 
 
 def test_a_compacted_generation_gives_the_same_matches(tmp_path):
@@ -110,18 +112,18 @@ def test_a_compacted_generation_gives_the_same_matches(tmp_path):
     for crawl in "ABC":
         place.run(crawl, NEAR)
     part = place.part("near", "D")
-    generations = earlier(part, "band_index")
+    generations = [earlier(part, "band_index", n) for n in range(2)]
     place.run("D", NEAR)
-    want = verdicts(place, "D")
-    keys = compact(part, generations)
-    assert [o.crawls for o in opened(part, generations)] == [("A", "B", "C")]
+    want = verdicts(place, "D"), place.digests("D", ("band_matches",))
+    keys = [compact(part, g) for g in generations]
+    assert [[o.crawls for o in opened(part, g)] for g in generations] == [[("A", "B", "C")]] * 2
     assert place.run("D", NEAR) == 0  # what was consumed is the same
-    place.run("D", ("near",), force=True)
-    assert verdicts(place, "D") == want
+    place.run("D", ("band_matches", "near"), force=True)
+    assert (verdicts(place, "D"), place.digests("D", ("band_matches",))) == want
     # Compacting again writes nothing new; the old generations are still there.
     bytes_before = [place.store.require(k).digest for k in keys]
-    assert [place.store.require(k).digest for k in compact(part, generations)] == bytes_before
-    assert len(earlier(part, "band_index")) == 3
+    assert [place.store.require(compact(part, g)).digest for g in generations] == bytes_before
+    assert [len(earlier(part, "band_index", n)) for n in range(2)] == [3, 3]
     assert Registry(place.store).crawls() == ["A", "B", "C", "D"]
 
 
@@ -131,13 +133,13 @@ def test_a_compaction_of_the_first_crawls_goes_before_the_rest(tmp_path):
     for crawl in "AB":
         place.run(crawl, NEAR)
     part = place.part("near", "C")
-    generations = earlier(part, "band_index")
-    compact(part, generations)
+    generations = earlier(part, "band_index", 0)
+    compact(part, generations)  # of one range: the other goes on with single generations
     place.run("C", NEAR)
     merged = verdicts(place, "C")
     assert [o.crawls for o in opened(part, generations)] == [("A", "B")]
     # A generation of A made anew with other bytes is not what was merged: the compacted one is left aside.
     place.land("A", [prose(random.Random(5))])
     place.run("A", NEAR)
-    assert [o.crawls for o in opened(part, earlier(part, "band_index"))] == [("A",), ("B",)]
+    assert [o.crawls for o in opened(part, earlier(part, "band_index", 0))] == [("A",), ("B",)]
     assert merged

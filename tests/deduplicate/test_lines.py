@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gristmill.deduplicate import lines
+from gristmill.deduplicate.normalise import doc_id
 from tests.deduplicate.world import world
 
 TEXT = st.text(st.sampled_from("ab é語\n\n\t\r"), max_size=40)
@@ -121,3 +122,27 @@ def test_a_page_copied_often_does_not_erase_itself_and_a_refrain_stays(tmp_path)
     assert sorted(r["n_removed"] for r in rows) == [0] * 3 + [1] * 10
     # The document that was only the menu is tagged, not dropped.
     assert [(r["n_lines"], r["bytes_after"]) for r in rows if r["empty_after"]] == [(1, 0)]
+
+
+def test_what_was_taken_out_of_a_document_is_explained(tmp_path):
+    from gristmill.explain import Found, _lines
+    from gristmill.release.whereabouts import Finder
+
+    place = world(tmp_path, grid={"host_buckets": 2}, lines={"min_docs": 3})
+    texts = [f"Home | About | Contact\nstory number {i}\n\x1b[31mShare this page" for i in range(8)]
+    place.land("A", [*texts, "a story\nof its own", "Home | About | Contact"])
+    place.run("A", ("exact", "line_candidates", "line_counts", "lines"))
+    finder = Finder(place.store, place.plan.fingerprints, 2, ["A"])
+
+    def told(text: str, bucket: int) -> list[tuple[str, str]]:
+        found = Found("A", bucket, None, "")
+        _lines(finder, found, "A", bucket, doc_id(text))
+        return found.steps
+
+    ((stage, said),) = told(texts[1], 1)
+    assert stage == "lines"
+    assert said.startswith("2 of 3 lines taken out: ")
+    assert "'Home | About | Contact' in 9 documents, over 3" in said
+    assert "\x1b" not in said, "a line of a page is quoted, not sent to the terminal"
+    assert told("a story\nof its own", 0) == []
+    assert told("Home | About | Contact", 1)[0][1].endswith("; nothing is left")

@@ -1,3 +1,6 @@
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -63,3 +66,17 @@ def test_the_report_has_the_numbers_and_the_curve():
     plotted = [line for line in text.splitlines() if "|" in line]
     assert plotted[0].rstrip().endswith("#")
     assert plotted[-1].count("#") > 30
+
+
+def test_the_table_of_the_page_is_what_the_formulas_say():
+    page = (Path(__file__).parents[2] / "docs" / "deduplication.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (\d\.\d+) \| (.+) \|$", page, re.MULTILINE)
+    assert len(rows) == 10
+    for similarity, cells in rows:
+        s = float(similarity)
+        told = scurve.table(14, 8, at=[s])[0]
+        alone = scurve.table(14, 8, verify="signature", at=[s])[0]["joined"]
+        shares = (told["candidate"], told["joined"], alone, told["matched_across_crawls"])
+        assert cells.split(" | ") == [f"{told['standard_error']:.3f}", *(f"{1000 * share:,.0f}" for share in shares)]
+    # Two numbers changed in 300 words: 296 shingles on either side, ten of them another's.
+    assert round(286 / 306, 3) == 0.935

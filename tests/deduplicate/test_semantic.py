@@ -15,8 +15,8 @@ from gristmill.embed import embedding
 from gristmill.errors import ModelError
 from tests.deduplicate.world import World, world
 
-STAGES = ("exact", "line_candidates", "line_counts", "lines", "signatures", "band_buckets", "clusters", "near",
-          "embeddings", "semantic", "semantic_pairs")
+STAGES = ("exact", "line_candidates", "line_counts", "lines", "signatures", "band_buckets", "clusters", "band_matches",
+          "near", "embeddings", "semantic", "semantic_pairs")
 
 
 def unit(x: np.ndarray) -> np.ndarray:

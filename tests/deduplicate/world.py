@@ -18,8 +18,8 @@ from gristmill.registry import Registry
 from gristmill.runner import run_stage
 from gristmill.store import Store
 
-STAGES = ("exact", "line_candidates", "line_counts", "lines", "signatures", "band_buckets", "clusters", "near",
-          "band_index", "duplicate_pairs")
+STAGES = ("exact", "line_candidates", "line_counts", "lines", "signatures", "band_buckets", "clusters", "band_matches",
+          "near", "band_index", "duplicate_pairs")
 DAY = 86_400_000_000
 
 

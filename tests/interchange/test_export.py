@@ -115,7 +115,7 @@ def test_the_suppliers_id_and_what_synthetic_text_was_made_from_go_through_the_f
     import_jsonl(files, "IMP", place.site.landing, tier="synthetic", license_id="CC0-1.0")
     Registry(place.store).register("IMP")
     wanted = ["landing", "crawl_slices", "raw_warc", "unique_records", "text", "language", "exact", "line_candidates",
-              "line_counts", "lines", "signatures", "band_buckets", "clusters", "near", "provenance"]
+              "line_counts", "lines", "signatures", "band_buckets", "clusters", "band_matches", "near", "provenance"]
     list(run_funnel(place.store, place.plan, place.site, "IMP", stages=wanted))
     keys = [Key("provenance", place.plan.fingerprints["provenance"], "IMP", b) for b in range(place.plan.buckets)]
     rows = [row for key in keys for row in place.store.read(key).to_pylist()]

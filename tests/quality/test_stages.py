@@ -13,7 +13,8 @@ from gristmill.quality import heuristics, quantiles
 from tests.deduplicate.world import World, world
 from tests.quality.test_fasttext_classifier import BAD, GOOD, texts
 
-DEDUP = ("exact", "line_candidates", "line_counts", "lines", "signatures", "band_buckets", "clusters", "near")
+DEDUP = ("exact", "line_candidates", "line_counts", "lines", "signatures", "band_buckets", "clusters", "band_matches",
+         "near")
 
 
 @pytest.fixture(scope="module")
