@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from blake3 import blake3
 
 from bench.texts import paragraphs
@@ -68,7 +69,8 @@ def _commit(store: Store, plan: Plan, bucket: int, asset: str, schema: pa.Schema
         f.name: rows[f.name] if f.name in rows.column_names else pa.nulls(rows.num_rows, f.type) for f in schema
     }))
     if asset == "language":
-        by_doc = shuffle.sort_by(rows.select(["crawl", "record_id", "doc_id", "host_bucket", "fetch_ts"]),
+        by_doc = shuffle.sort_by(rows.select(["crawl", "record_id", "doc_id", "host_bucket", "fetch_ts"])
+                                 .append_column("n_bytes", pc.binary_length(rows["text"]).cast(pa.int64())),
                                  "doc_id", "fetch_ts", "record_id")
         numbers = shuffle.range_of(shuffle.first_uint64(by_doc["doc_id"]), plan.buckets)
         part.write_ranged(by_doc, numbers, by_doc.schema, role="by_doc")

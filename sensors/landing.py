@@ -24,15 +24,13 @@ from gristmill.plan.stale import StageState, runs, span, survey
 from gristmill.registry import Registry
 from gristmill.store import Store
 from partitions import grid as grids
+from partitions.going import CRAWL_TAG, going
 from resources.places import Places
 
 TICK_S = 30
 REST_S = 30.0  # a listing and its files that were last written longer ago than this are complete
 BUDGET_S = 2.0  # of a tick: with hundreds of crawls the next one goes on where this one stopped
 LOOKED_AT = 50  # finished crawls whose folder is looked at again in one tick, in turn
-CRAWL_TAG = "gristmill/crawl"
-_GOING = [dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.NOT_STARTED, dg.DagsterRunStatus.STARTING,
-          dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.CANCELING]
 
 
 def landing_sensor(plan: Plan, jobs: list[Any], interval_s: int = TICK_S) -> dg.SensorDefinition:
@@ -134,11 +132,7 @@ class Tick:
 
     def _going(self, crawl: str) -> bool:
         """Is a run of the crawl queued or going on, whoever started it."""
-        for run in self.context.instance.get_runs(dg.RunsFilter(statuses=_GOING)):
-            first = run.tags.get("dagster/asset_partition_range_start", "")
-            if crawl in (run.tags.get(CRAWL_TAG), run.tags.get("dagster/partition"), first.rpartition("|")[0]):
-                return True
-        return False
+        return crawl in going(self.context.instance)
 
     def _answer(self, requests: list[dg.RunRequest], add: list[Any]) -> dg.SensorResult:
         why = "; ".join(self.waiting)

@@ -18,10 +18,10 @@ from typing import Any
 
 import dagster as dg
 from dagster._core.events import DagsterEventType
-from sqlalchemy.exc import SQLAlchemyError
 
 from gristmill.errors import GristmillError
 from gristmill.observe.causes import causes
+from gristmill.observe.paging import shared
 from gristmill.observe.paging.config import Paging
 from gristmill.observe.paging.ledger import FIRST_WAIT_S, Ledger, Outcome
 from gristmill.observe.paging.problem import Passed, Problem, check_subject, clip
@@ -98,7 +98,9 @@ def _verdicts(instance: dg.DagsterInstance, run_id: str, seen: Mapping[str, Any]
             if verdict.passed:
                 passed.append(Passed(check_subject(asset, verdict.check_name, verdict.partition), when))
             else:
-                problems.append(_out_of_band(verdict, asset, when, run_id))
+                said = {name: value.value for name, value in verdict.metadata.items()}
+                facts = shared.of_check(asset, verdict.check_name, said, when, run_id)
+                problems.extend(facts or [_out_of_band(verdict, asset, when, run_id)])
         at = page.cursor
         if not page.has_more:
             return {"cursor": at, "by_partition": sorted(by_partition)}
@@ -207,6 +209,8 @@ def watching(instance: dg.DagsterInstance, store: Store, paging: Paging | None, 
     if paging is None:
         yield
         return
+    from sqlalchemy.exc import SQLAlchemyError
+
     ledger, stop = Ledger(store, paging), threading.Event()
     state: dict[str, Any] = {"cursor": json.dumps({"since": time.time(), "runs": {}}), "errors": []}
 

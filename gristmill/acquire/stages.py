@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from gristmill import schemas, shuffle
+from gristmill import clumping, schemas, shuffle
 from gristmill.acquire import gather as gathering
 from gristmill.acquire import holdout, hosts, landing, origin, records, recrawl, robots, slices
 from gristmill.acquire import provenance as origins
@@ -169,6 +169,7 @@ def unique_records(part: Partition) -> None:
         reasons=dict(Counter(r for r in table["reason"].to_pylist() if r)), by={"source_tier": tiers},
         holdout=dict(sorted(held.items())), hosts=evidence.num_rows, robots=versions.num_rows,
         traps=sorted(r["host"] for r in evidence.to_pylist() if r["trap"]),
+        **clumping.facts(index["host_id"].to_numpy(), sizes),
     )
 
 

@@ -57,10 +57,12 @@ def contamination(part: Partition) -> None:
         cell = by.setdefault(lang or "und", [0, 0])
         cell[0] += 1
         cell[1] += 1
+    gone = docs.filter(pc.is_in(docs["doc_id"], value_set=pa.array(sorted(flagged), schemas.ID)))["text"]
     hit = {(r["benchmark"], r["doc_id"]) for r in rows}
     part.report(
         docs_in=docs.num_rows, docs_out=docs.num_rows, bytes_in=size, bytes_out=size,
         by={"lang": dict(sorted(by.items()))}, flagged=len(flagged), matches=len(rows),
+        flagged_bytes=pc.sum(pc.binary_length(gone)).as_py() or 0,
         flagged_by=dict(sorted(Counter(benchmark for benchmark, _ in hit).items())),
     )
 

@@ -12,11 +12,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from gristmill import shuffle
+from gristmill import clumping, shuffle
 from gristmill.deduplicate import ids
 from gristmill.deduplicate.exact import goes_on
 from gristmill.deduplicate.lines import clean_column
 from gristmill.errors import DamagedPartitionError
+from gristmill.identity import host_id
 from gristmill.partition import Partition
 
 After = Literal["exact", "near", "semantic"]
@@ -147,6 +148,19 @@ def with_language(part: Partition, docs: pa.Table) -> pa.Table:
     for name in ("lang", "script", "lang_conf"):
         docs = docs.append_column(name, language[name].combine_chunks().take(where))
     return docs
+
+
+def clumps(part: Partition, docs: pa.Table, n_bytes: np.ndarray) -> dict[str, float]:
+    """How documents of the partition's bucket cluster by host; see ``clumping.facts``.
+
+    Args:
+        docs: their record_id.
+        n_bytes: integer [documents].
+    """
+    text = part.read("text", ["record_id", "url"])
+    where = pa.array(_rows(text["record_id"], docs["record_id"], "text"))
+    hosts = [host_id(url or "") for url in text["url"].combine_chunks().take(where).to_pylist()]
+    return clumping.facts(np.array(hosts, np.uint64), n_bytes)
 
 
 def _bucket(part: Partition, bucket: int | None) -> int:

@@ -31,12 +31,13 @@ def group(rows: pa.Table, earlier: list[Seen]) -> pa.Table:
     """Which record represents each document, and whether an earlier crawl has it.
 
     Args:
-        rows: crawl, record_id, doc_id, host_bucket, fetch_ts of the records of one doc_id range, in any order.
+        rows: crawl, record_id, doc_id, host_bucket, fetch_ts, n_bytes of the records of one doc_id range, in any
+            order.
         earlier: documents of crawls with smaller ordinals, in their order; the first that holds a document names it.
 
     Returns:
-        The ``EXACT`` columns, sorted by (doc_id, fetch_ts, record_id): the order in which "first" is decided (inside
-        one crawl the ordinal is the same for all).
+        The ``EXACT`` columns and n_bytes, sorted by (doc_id, fetch_ts, record_id): the order in which "first" is
+        decided (inside one crawl the ordinal is the same for all).
     """
     rows = shuffle.sort_by(rows, "doc_id", "fetch_ts", "record_id")
     doc, record = ids.pairs(rows["doc_id"]), ids.pairs(rows["record_id"])
@@ -57,7 +58,7 @@ def group(rows: pa.Table, earlier: list[Seen]) -> pa.Table:
     crawl_of = pa.nulls(len(starts), pa.string())
     if earlier:
         crawl_of = names.take(pa.array(np.where(has, holder, 0), mask=~has))
-    rows = rows.select(["crawl", "record_id", "doc_id", "host_bucket", "fetch_ts"])
+    rows = rows.select(["crawl", "record_id", "doc_id", "host_bucket", "fetch_ts", "n_bytes"])
     for name, column in (
         ("first", pa.array(first)),
         ("dup_of", ids.to_array(record[starts][of_row], ~first)),

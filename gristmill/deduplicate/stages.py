@@ -49,13 +49,16 @@ def exact(part: Partition) -> None:
             raise BandIndexError(f"documents of the earlier crawl {g.crawl} cannot be read: {error}") from error
     rows = part.read_range("language", "by_doc")
     table = exact_groups.group(rows, held)
+    size = table["n_bytes"].to_numpy()
+    table = table.drop_columns(["n_bytes"])
     part.write(table)
     placed = shuffle.sort_by(table, "record_id")
     part.write_ranged(placed, placed["host_bucket"].to_numpy().astype(np.int64), role="by_bucket")
     new = exact_groups.goes_on(table)
     part.write(table.filter(pa.array(new)).select(["doc_id", "record_id"]), SEEN, role="seen")
     first = int(np.count_nonzero(table["first"].to_numpy()))
-    part.report(docs_in=table.num_rows, docs_out=int(new.sum()), reasons={
+    part.report(docs_in=table.num_rows, docs_out=int(new.sum()), bytes_in=int(size.sum()),
+                bytes_out=int(size[new].sum()), reasons={
         "exact_duplicate": table.num_rows - first, "seen_in_earlier_crawl": first - int(new.sum()),
     })
 

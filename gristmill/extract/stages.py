@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gristmill import schemas, shuffle
+from gristmill import clumping, schemas, shuffle
 from gristmill.acquire.holdout import access, require
 from gristmill.deduplicate.normalise import doc_ids
 from gristmill.extract import gates, slow
@@ -26,7 +26,7 @@ from gristmill.store import Store
 
 SLICE = 24  # records a slice: long enough to amortise a message, short enough that workers end together
 _INDEX = ["crawl", "record_id", "url", "fetch_ts", "content_type", "charset", "tags", "warc_path", "offset", "length",
-          "part_offset", "part_length"]
+          "part_offset", "part_length", "host_id"]
 
 
 # -- text ----------------------------------------------------------------------------------------------------------
@@ -139,7 +139,8 @@ def _write_text(part: Partition, rows: list[dict[str, Any]], outcomes: list[Outc
         part.write(schemas.from_rows(said, schemas.ORIGINS), schemas.ORIGINS, role="origins")
     part.write(schemas.from_rows(aside, schemas.QUARANTINE), schemas.QUARANTINE, role="quarantine")
     part.report(docs_in=len(rows), docs_out=len(good), bytes_in=bytes_in, bytes_out=pc.sum(n_bytes).as_py() or 0,
-                reasons=reasons, engines=dict(sorted(engines.items())))
+                reasons=reasons, engines=dict(sorted(engines.items())),
+                **clumping.facts(np.array([r["host_id"] for r, _ in good], np.uint64), n_bytes.to_numpy()))
 
 
 def _origin(record_id: bytes, said: Mapping[str, str]) -> dict[str, Any]:
@@ -207,6 +208,7 @@ def _write_by_doc(part: Partition, table: pa.Table) -> None:
     rows = pa.table({
         "crawl": table["crawl"], "record_id": table["record_id"], "doc_id": table["doc_id"],
         "host_bucket": pa.array(np.full(table.num_rows, part.bucket, np.uint16)), "fetch_ts": table["fetch_ts"],
+        "n_bytes": table["n_bytes"],
     })
     rows = shuffle.sort_by(rows, "doc_id", "fetch_ts", "record_id")
     numbers = shuffle.range_of(shuffle.first_uint64(rows["doc_id"]), part.buckets)

@@ -5,6 +5,7 @@ judging them (``judge.py``, ``drift.py``).
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,9 @@ import pyarrow.compute as pc
 from gristmill.funnel import Plan
 from gristmill.observe import drift
 from gristmill.observe.bands import END_TO_END
-from gristmill.observe.history import Report, settings
+from gristmill.observe.history import Report, acknowledged_now, settings
 from gristmill.observe.hosts import LISTED, clumps, read_hosts
-from gristmill.observe.measure import LOOKS_BACK, TOP_SHARE, Count, count, looked_back, manifests, store_columns
+from gristmill.observe.measure import LOOKS_BACK, Count, count, looked_back, manifests, store_columns
 from gristmill.observe.yields import MAIN_PATH
 from gristmill.params import QualityParams
 from gristmill.quality import rules
@@ -27,15 +28,13 @@ BY_RANGE = ("crawl_slices", "exact", "semantic", "shards")  # partitions hold do
 
 def counts(store: Store, plan: Plan, stage: str, crawl: str) -> dict[int, Count]:
     """Bucket -> count of a stage, with how its documents cluster by host."""
-    held = {} if stage in BY_RANGE else clumps(store, plan, crawl)
+    made = manifests(store, plan, stage, crawl)
+    held = {} if stage in BY_RANGE or not made else clumps(store, plan, stage, crawl)
     out = {}
-    for bucket, manifest in manifests(store, plan, stage, crawl).items():
+    for bucket, manifest in made.items():
         c = count(manifest, store, plan)
-        together, records = held.get(bucket, (1.0, 0))
-        # Of a later stage only the sum is known. Between every host alike (share) and whole hosts only (1).
-        share = (c.docs_in / records) ** 0.5 if records else 0.0
-        clump = max(min(together * share, float(c.docs_in)), 1.0)
-        out[bucket] = Count(c.docs_in, c.docs_kept, c.bytes_in, c.bytes_kept, c.across, clump)
+        docs, by_bytes = (min(x, max(float(c.docs_in), 1.0)) for x in held.get(bucket, (1.0, 0.0)))
+        out[bucket] = replace(c, clump=docs, clump_bytes=by_bytes)
     return out
 
 
@@ -48,7 +47,8 @@ def stages(store: Store, plan: Plan, crawl: str) -> dict[str, Any]:
             continue
         total = sum((m.counts for m in made.values()), Yield())
         out[stage] = {
-            "buckets": {str(b): [c.docs_in, c.docs_kept, c.bytes_in, c.bytes_kept, c.across, round(c.clump, 3)]
+            "buckets": {str(b): [c.docs_in, c.docs_kept, c.bytes_in, c.bytes_kept, c.across, round(c.clump, 3),
+                                 round(c.clump_bytes, 3)]
                         for b, c in counts(store, plan, stage, crawl).items()},
             "reasons": dict(sorted(total.reasons.items())), "by": total.by, "settings": settings(plan, stage),
             "looks_back": stage in LOOKS_BACK and any(looked_back(m) for m in made.values()),
@@ -148,7 +148,8 @@ def documents(store: Store, plan: Plan, crawl: str) -> dict[str, Any]:
         whole = text.get(bucket, Count())
         passed = there.filter(pa.array(_reference(there))) if there.num_rows else there
         kept[str(bucket)] = [whole.docs_kept, passed.num_rows, sizes.get(bucket, 0),
-                             pc.sum(passed["released_bytes"]).as_py() or 0, 0, round(whole.clump, 3)]
+                             pc.sum(passed["released_bytes"]).as_py() or 0, 0, round(whole.clump, 3),
+                             round(whole.clump_bytes, 3)]
     return {"tokens": {s: dict(sorted(v.items())) for s, v in sorted(tokens.items())}, "sources": sources,
             "top_hosts": hosts, "total": total, END_TO_END: kept,
             "mean_tokens": round(total["tokens"] / total["documents"], 3) if total["documents"] else None}
@@ -172,7 +173,7 @@ def _reference(table: pa.Table) -> np.ndarray:
     """Which documents the reference funnel's filters after deduplication would keep. Without percentiles: none."""
     keep = rules.passes(table, rules.reference(), table["lang"].to_pylist())
     percentile = table["ensemble_percentile"].to_numpy(zero_copy_only=False).astype(np.float64)
-    keep &= np.nan_to_num(percentile, nan=-1.0) >= np.float32(TOP_SHARE)
+    keep &= np.nan_to_num(percentile, nan=-1.0) >= np.float32(rules.TOP_SHARE)
     keep &= ~table["contaminated"].fill_null(False).to_numpy(zero_copy_only=False).astype(bool)
     if "hard_removal" in table.column_names:
         keep &= table["hard_removal"].is_null().to_numpy(zero_copy_only=False).astype(bool)
@@ -187,8 +188,11 @@ def gather(store: Store, plan: Plan, crawl: str, reports: list[Report]) -> dict[
                         "settings": {"digest": "", "models": {}}}
     hosts = record_hosts(store, plan, crawl)
     histograms = scores(store, plan, crawl)
-    return {"crawl": crawl, "fingerprints": {s: plan.fingerprints[s] for s in (*MAIN_PATH, "catalogue")},
-            "stages": made, "scores": histograms, "drift": drifts(histograms, reports, plan, _clump(made)),
+    meant = acknowledged_now(store, plan)
+    scored_so = [r for r in reports if "quality" not in meant or r.settings("quality") == meant["quality"]]
+    return {"crawl": crawl, "acknowledged": sorted(meant),
+            "fingerprints": {s: plan.fingerprints[s] for s in (*MAIN_PATH, "catalogue")},
+            "stages": made, "scores": histograms, "drift": drifts(histograms, scored_so, plan, _clump(made)),
             "models": models(plan.params.quality), "hosts": hosts, "new_hosts": new_hosts(store, plan, crawl, reports),
             "against": [r.crawl for r in reports], **found}
 

@@ -45,11 +45,18 @@ def judged(data: Mapping[str, Any], reports: Sequence[Report], params: ObservePa
         past: list[Past] = []
         for report in reports:
             before, earlier = report.data["stages"].get(stage), report.past(stage)
-            if before and earlier and (stage not in LOOKS_BACK or before["looks_back"] == held["looks_back"]):
+            if before and earlier and (stage not in LOOKS_BACK or before["looks_back"] == held["looks_back"]) \
+                    and _made_alike(stage, data, report):
                 past.append(earlier)
         now = {int(b): Count(*c) for b, c in held["buckets"].items()}
         out[stage] = judge(now, past, table.get(stage, Band()), params.min_docs)
     return out
+
+
+def _made_alike(stage: str, data: Mapping[str, Any], report: Report) -> bool:
+    """No change between the two was acknowledged: of the stage; end to end, of any."""
+    meant = [s for s in data.get("acknowledged", ()) if s in data["stages"] and stage in (s, END_TO_END)]
+    return all(report.settings(s) == data["stages"][s]["settings"]["digest"] for s in meant)
 
 
 def page(data: Mapping[str, Any], reports: Sequence[Report], params: ObserveParams) -> str:

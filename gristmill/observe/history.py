@@ -19,6 +19,7 @@ from gristmill.fingerprint import canonical_json, fingerprint
 from gristmill.funnel import BY_NAME, Plan
 from gristmill.observe.judge import Past
 from gristmill.observe.measure import LOOKS_BACK, Count
+from gristmill.observe.yields import MAIN_PATH
 from gristmill.registry import Registry
 from gristmill.store import MANIFEST, Key, Store
 
@@ -142,6 +143,12 @@ def acknowledge(store: Store, plan: Plan, stage: str, reason: str) -> str:
     path = f"{ACKNOWLEDGED}/{stage}/{now['digest']}.json"
     store.blobs.put(path, canonical_json({"stage": stage, "reason": reason, **now}))
     return path
+
+
+def acknowledged_now(store: Store, plan: Plan) -> dict[str, str]:
+    """Stage -> digest of its present settings, of stages where a person has acknowledged those."""
+    found = {stage: settings(plan, stage)["digest"] for stage in MAIN_PATH}
+    return {stage: digest for stage, digest in found.items() if digest in acknowledged(store, stage)}
 
 
 def acknowledged(store: Store, stage: str) -> set[str]:

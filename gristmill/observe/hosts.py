@@ -28,25 +28,28 @@ def read_hosts(store: Store, manifest: PartitionManifest) -> pa.Table:
     return store.read(key, ["host", "host_id", "n_records"], "hosts")
 
 
-def clump(records: np.ndarray) -> float:
-    """How many records share a record's host, on average over records; 1 where there are none.
+# Where a stage's documents were counted by host: on its way in, or by the stage before that says so.
+CLUMPS_OF = {"raw_warc": "unique_records", "unique_records": "unique_records", "text": "unique_records",
+             "language": "text", "lines": "text", "near": "text"}
 
-    Args:
-        records: int [hosts].
+
+def clumps(store: Store, plan: Plan, stage: str, crawl: str) -> dict[int, tuple[float, float]]:
+    """Bucket -> how many of a stage's documents share a document's host, by documents and by bytes.
+
+    Deduplication thins hosts out, so what ``text`` says of them is near enough for what comes into ``lines`` and
+    ``near``; what survives is counted anew.
     """
-    n = records.astype(np.float64)
-    return float((n * n).sum() / n.sum()) if n.sum() else 1.0
-
-
-def clumps(store: Store, plan: Plan, crawl: str) -> dict[int, tuple[float, int]]:
-    """Bucket -> (mean records that share a host, records), of what has been made."""
-    out = {}
-    for bucket in range(plan.buckets):
-        manifest = store.manifest(Key("unique_records", plan.fingerprints["unique_records"], crawl, bucket))
-        if manifest is not None:
-            records = read_hosts(store, manifest)["n_records"].to_numpy()
-            out[bucket] = (clump(records), int(records.sum()))
-    return out
+    asked = CLUMPS_OF.get(stage, "heuristics")
+    # A stage may be looked at before the one that counts is made (heuristics beside safety), then the one before it.
+    for source in dict.fromkeys((asked, "text", "unique_records")):
+        out = {}
+        for bucket in range(plan.buckets):
+            manifest = store.manifest(Key(source, plan.fingerprints[source], crawl, bucket))
+            if manifest is not None and "clump" in manifest.info:
+                out[bucket] = (float(manifest.info["clump"]), float(manifest.info["clump_bytes"]))
+        if out:
+            return out
+    return {}
 
 
 @dataclass(frozen=True)
@@ -62,6 +65,8 @@ class Flood:
 
 def floods(hosts: pa.Table, crawl_records: int, past: Sequence[Mapping[str, Any]], min_docs: int) -> list[Flood]:
     """Hosts of a bucket whose share of the crawl is ``FLOOD`` times what it was; none without earlier crawls.
+
+    A host that no earlier crawl lists is a flood where it is larger than any host of theirs: large hosts come and go.
 
     Args:
         hosts: of ``read_hosts``.
@@ -79,7 +84,9 @@ def floods(hosts: pa.Table, crawl_records: int, past: Sequence[Mapping[str, Any]
         host, n = hosts["host"][int(i)].as_py(), int(records[i])
         usual = max(_share(p, host) for p in past)
         share = n / crawl_records
-        if share > FLOOD * usual:
+        new = not any(host in p["top"] for p in past)
+        largest = max(max(p["top"].values(), default=0) / max(int(p["records"]), 1) for p in past) if new else 0.0
+        if share > max(FLOOD * usual, largest):
             out.append(Flood(host or "", n, share, usual, n / whole))
     return sorted(out, key=lambda f: (-f.records, f.host))
 

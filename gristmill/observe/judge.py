@@ -10,22 +10,29 @@ bucket's habit is its own and a movement of the whole crawl is told once, not on
 Margins. Pages of a host stand and fall together, so a share on n pages varies more than a binomial one. Between
 buckets (each host lies in one) the ratio estimator's variance is measured, ``sum((kept - r in)^2) B/(B-1) / n^2``
 (Cochran 1977, Sampling Techniques, 6.3; buckets as clusters). For a bucket the error is the one it would have if each
-host's pages stood or fell together (Kish 1965, Survey Sampling, 5.4), times what share of that is seen: in how buckets
-strayed from their habits before, or in the crawl's other buckets. So a bucket that one host fills is given more room
-than one of many. No margin is under the binomial one. Student's t at a level divided by the number of comparisons
-keeps the chance that an ordinary run of a stage is told near ``LEVEL``.
+host's pages stood or fell together (Kish 1965, Survey Sampling, 5.4 and 8.2; by bytes hosts weigh what their pages do),
+times what share of that is seen: in how buckets strayed from their habits before, or in the crawl's other buckets. So a
+bucket that one host fills is given more room than one of many. No margin is under the binomial one.
+
+A crawl is looked at many times: every stage, by documents and by bytes, the crawl and each bucket. ``LEVEL`` is the
+chance that an ordinary crawl is told of at all, shared out among all of them (Bonferroni). A t quantile at such a level
+is beyond use where few buckets say what noise is; then Hoeffding's bound (1963, theorem 2), which needs no estimate of
+it, is the margin: hosts move by themselves, and each by no more than all its pages.
 """
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from gristmill.observe.bands import Band
+from gristmill.observe.bands import WIDTHS, Band
 from gristmill.observe.measure import Count
 
-LEVEL = 1e-3
+LEVEL = 1e-3  # chance that an ordinary crawl is told of
+FEW = 8  # degrees of freedom: at this level fewer would allow anything, and say so little that the width decides
+FAMILY = 2 * len(WIDTHS)  # comparisons of a crawl, and of each bucket: stages, documents and bytes
 Unit = str  # docs or bytes
 
 
@@ -95,7 +102,8 @@ def _crawl(now: Mapping[int, Count], past: Sequence[Past], band: Band, min_docs:
         return Verdict(True, unit, value, basis=f"fewer than {min_docs} documents: not judged")
     past = [Past(p.crawl, {b: c for b, c in p.buckets.items() if b in now}) for p in past]  # now may be a part only
     before = [(p.total(), p) for p in past if p.total().docs_in >= min_docs and p.total().ratio(unit) is not None]
-    quantile = student(len(now) - 1, 2)
+    level = _level(now, past)
+    quantile = student(len(now) - 1, level)
     if before:
         ratios = [r for t, _ in before if (r := t.ratio(unit)) is not None]
         median = statistics.median(ratios)
@@ -107,13 +115,13 @@ def _crawl(now: Mapping[int, Count], past: Sequence[Past], band: Band, min_docs:
         if len(before) < 3:
             error = max(error, _error(now, unit, habits))
         else:
-            quantile = student(sum(len(p.buckets) - 1 for _, p in excess), 2)
-        margin = quantile * error * (1 + 1 / len(before)) ** 0.5
+            quantile = student(sum(len(p.buckets) - 1 for _, p in excess), level)
+        margin = min(quantile * error, _bound(now, unit, level)) * (1 + 1 / len(before)) ** 0.5
         low, high = median - band.width - margin, median + band.width + margin
         basis = f"median of the last {len(before)} crawls"
     elif band.low is not None and band.high is not None and unit == band.unit:
         median = (band.low + band.high) / 2
-        margin = quantile * _error(now, unit, {})
+        margin = min(quantile * _error(now, unit, {}), _bound(now, unit, level))
         low, high = band.low - band.width - margin, band.high + band.width + margin
         basis = "the baseline's range"
     else:
@@ -140,24 +148,62 @@ def _buckets(now: Mapping[int, Count], past: Sequence[Past], band: Band, min_doc
     else:  # the middle one of the crawl's buckets; how far the others lie apart is the only measure of noise
         middle = statistics.median(r for c in enough.values() if (r := c.ratio(unit)) is not None)
         centre = dict.fromkeys(enough, middle)
-        apart = {b: ((c.ratio(unit) or 0.0) - middle) / _together(middle, c) for b, c in enough.items()}
+        apart = {b: ((c.ratio(unit) or 0.0) - middle) / _together(middle, c, unit) for b, c in enough.items()}
         noise = {b: np.array([x for o, x in apart.items() if o != b] or [0.0]) for b in enough}
         basis, freedom = "median of this crawl's buckets", len(enough) - 1
-    quantile = student(freedom, 2 * len(enough))
-    for bucket, c in enough.items():
+    level = _level(now, past)
+    quantile = min(student(freedom, level), MOST)
+    for bucket, c in _widest(enough, past).items():
         value, middle = c.ratio(unit), min(max(centre[bucket], 0.0), 1.0)
         assert value is not None
         # Hosts' sizes are a power law, so deviations have heavier tails than any t: the largest seen is ordinary too.
         seen = noise[bucket]
-        errors = max(quantile * max(float(np.square(seen).mean()), 1.0 / c.clump) ** 0.5,
-                     SEEN * float(np.abs(seen).max()), LARGE_HOSTS if c.clump > 1 else 0.0)
-        reach = band.width + errors * _together(middle, c)
-        out[bucket] = _verdict(value, unit, middle, middle - reach, 2.0 if band.one_sided else middle + reach, basis)
+        errors = max(quantile * max(float(np.square(seen).mean()), 1.0 / _clump(c, unit)) ** 0.5,
+                     min(SEEN * float(np.abs(seen).max()), MOST), LARGE_HOSTS if _clump(c, unit) > 1 else 0.0)
+        reach = band.width + errors * _together(middle, c, unit)
+        low = middle - reach
+        if not value and _nothing(middle, c, unit) < LEVEL:
+            low = max(low, math.nextafter(0.0, 1.0))  # nothing at all is no noise, however wide the margin
+        out[bucket] = _verdict(value, unit, middle, low, 2.0 if band.one_sided else middle + reach, basis)
     return out
 
 
 LARGE_HOSTS = 4.0  # errors of hosts that move as one: what the largest hosts of a bucket may do by themselves
 SEEN = 2.0  # times the largest deviation seen is still ordinary
+MOST = 5.0  # errors that are ordinary at most: a bucket that strayed far once must not hide what comes later
+
+
+def _widest(now: Mapping[int, Count], past: Sequence[Past]) -> dict[int, Count]:
+    """Buckets as clumped as ever they were: a large host that is gone moves a bucket as one that has come does."""
+    out = {}
+    for bucket, c in now.items():
+        held = [c, *(p.buckets[bucket] for p in past if p.buckets.get(bucket, Count()).docs_in)]
+        docs, by_bytes = (max(getattr(h, name) / h.docs_in for h in held) for name in ("clump", "clump_bytes"))
+        out[bucket] = replace(c, clump=max(c.clump, min(docs, 1.0) * c.docs_in),
+                              clump_bytes=max(c.clump_bytes, min(by_bytes, 1.0) * c.docs_in))
+    return out
+
+
+def _level(now: Mapping[int, Count], past: Sequence[Past]) -> float:
+    """The level of one comparison; a run of a few buckets is judged as strictly as one of all."""
+    return LEVEL / (FAMILY * (1 + max(len(now), *(len(p.buckets) for p in past), 0)))
+
+
+def _bound(buckets: Mapping[int, Count], unit: Unit, level: float) -> float:
+    """How far a crawl's share may lie from what is expected, whatever its hosts do, at a level (Hoeffding).
+
+    No bound where it is not known how documents cluster: partitions by range, and of earlier releases.
+    """
+    whole = sum(_whole(c, unit) for c in buckets.values())
+    if not all(c.clump_bytes for c in buckets.values()):
+        return math.inf
+    squares = sum((_whole(c, unit) / whole) ** 2 * _clump(c, unit) / c.docs_in for c in buckets.values() if c.docs_in)
+    return float((math.log(2 / level) / 2 * squares) ** 0.5)
+
+
+def _nothing(share: float, c: Count, unit: Unit) -> float:
+    """Chance that none of a bucket's hosts keeps anything, were each as likely to as a page is."""
+    return float((1 - share) ** (c.docs_in / _clump(c, unit)))
 
 
 def _few(now: Mapping[int, Count], past: Sequence[Past]) -> bool:
@@ -188,7 +234,7 @@ def _strayed(past: Sequence[Past], habits: Mapping[int, float], min_docs: int, u
         for bucket, c in crawl.buckets.items():
             value = c.ratio(unit)
             if whole is not None and value is not None and c.docs_in >= min_docs:
-                out.append(hidden * (value - whole - habits[bucket]) / _together(whole, c))
+                out.append(hidden * (value - whole - habits[bucket]) / _together(whole, c, unit))
     return out
 
 
@@ -212,9 +258,13 @@ def _binomial(share: float, n: int) -> float:
     return float((shrunk * (1 - shrunk) / n) ** 0.5)
 
 
-def _together(share: float, c: Count) -> float:
+def _together(share: float, c: Count, unit: Unit) -> float:
     """Standard error of a bucket's share if every host's pages stood or fell together (Kish's design effect)."""
-    return _binomial(share, c.docs_in) * max(c.clump, 1.0) ** 0.5
+    return _binomial(share, c.docs_in) * _clump(c, unit) ** 0.5
+
+
+def _clump(c: Count, unit: Unit) -> float:
+    return max(c.clump_bytes if unit == "bytes" and c.clump_bytes else c.clump, 1.0)
 
 
 def _whole(c: Count, unit: Unit) -> int:
@@ -231,8 +281,8 @@ def _verdict(value: float, unit: Unit, median: float, low: float, high: float, b
     return Verdict(not direction, unit, value, median, low, high, direction, basis)
 
 
-def student(freedom: int, comparisons: int) -> float:
-    """Two-sided quantile of Student's t at ``LEVEL`` over the number of comparisons."""
+def student(freedom: int, level: float) -> float:
+    """Two-sided quantile of Student's t, of ``FEW`` degrees of freedom at least."""
     from scipy.special import stdtrit
 
-    return float(stdtrit(max(freedom, 1), 1 - LEVEL / max(comparisons, 1) / 2))
+    return float(stdtrit(max(freedom, FEW), 1 - level / 2))

@@ -9,10 +9,8 @@ the reference rule would keep, so that a mistake in a measure shows although not
 
 from dataclasses import dataclass
 
-import numpy as np
-
 from gristmill.funnel import BY_NAME, Plan
-from gristmill.store import Key, PartitionManifest, Store
+from gristmill.store import Key, PartitionManifest, Store, Yield
 
 # Reasons that stand for copies in earlier crawls: none of them can appear before a first crawl.
 ACROSS = ("recrawl_earlier", "seen_in_earlier_crawl", "near_copy_in_earlier_crawl")
@@ -25,8 +23,8 @@ CONTINUES: dict[str, tuple[str, bool]] = {
     "heuristics": ("near", True), "quality": ("near", True), "safety": ("near", True), "contamination": ("near", True),
     "tokens": ("near", True), "shards": ("tokens", False),
 }  # fmt: skip
-TEXT_TO_TEXT = ("language", "lines", "tokens")
-TOP_SHARE = 0.65  # a document of this percentile or above is in the reference's top 35 %
+GONE = {"safety": "hard_removal", "contamination": "flagged"}  # stage -> what it says that the reference would drop
+TOKEN_BYTES = 4
 
 
 @dataclass(frozen=True)
@@ -37,6 +35,7 @@ class Count:
         across: documents that an earlier crawl had.
         clump: of a bucket, how many documents share a document's host, on average over documents: 1 where each is
             alone. Sums have none.
+        clump_bytes: the same by bytes (``clumping.facts``); 0 where it was not recorded.
     """
 
     docs_in: int = 0
@@ -45,6 +44,7 @@ class Count:
     bytes_kept: int = 0
     across: int = 0
     clump: float = 1.0
+    clump_bytes: float = 0.0
 
     def __add__(self, other: "Count") -> "Count":
         return Count(self.docs_in + other.docs_in, self.docs_kept + other.docs_kept, self.bytes_in + other.bytes_in,
@@ -57,41 +57,36 @@ class Count:
 
 
 def count(manifest: PartitionManifest, store: Store | None = None, plan: Plan | None = None) -> Count:
-    """A partition's count.
+    """A partition's count, by documents and bytes.
 
-    Bytes are counted where both sides are text; where a stage reads other things than it writes (compressed members,
-    HTML, token files) or none at all (``exact`` reads ids), both are 0.
+    Bytes are what both sides have in one unit: stored records, text (of ``text`` HTML in and text out, a share
+    as well), tokens of ``shards``. 0 where a partition of an earlier release did not record them.
 
     Args:
         manifest: the committed partition.
-        store, plan: needed for ``quality`` (its scores) and the bytes of ``near`` (its documents' sizes), which are in
-            tables; without them those are 0.
+        store, plan: needed for the bytes of ``near`` (its documents' sizes are in ``lines``); without them those are 0.
     """
     c, info = manifest.counts, manifest.info
     across = sum(c.reasons.get(r, 0) for r in ACROSS)
-    if manifest.asset == "quality":
-        return Count(*_top(manifest, store))
     if manifest.asset == "near":
         return Count(c.docs_in, c.docs_out, *_near_bytes(manifest, store, plan), across)
+    if manifest.asset == "quality":  # documents with a percentile, and those of them in the reference's top share
+        return Count(*(int(info.get(n, 0)) for n in ("scored", "top", "scored_bytes", "top_bytes")))
     if manifest.asset == "heuristics" and "would_pass" in info:
-        kept_bytes = int(info.get("would_pass_bytes", 0))
-        return Count(c.docs_in, int(info["would_pass"]), c.bytes_in if kept_bytes else 0, kept_bytes)
-    if manifest.asset == "safety":
-        return Count(c.docs_in, c.docs_out - int(info.get("hard_removal", 0)))
-    if manifest.asset == "contamination":
-        return Count(c.docs_in, c.docs_out - int(info.get("flagged", 0)))
-    if manifest.asset in TEXT_TO_TEXT and c.bytes_in:
-        return Count(c.docs_in, c.docs_out, c.bytes_in, c.bytes_out, across)
-    return Count(c.docs_in, c.docs_out, across=across)
+        return _measured(c, int(info["would_pass"]), info.get("would_pass_bytes"))
+    if manifest.asset in GONE:
+        name = GONE[manifest.asset]
+        gone = info.get(f"{name}_bytes")
+        return _measured(c, c.docs_out - int(info.get(name, 0)), None if gone is None else c.bytes_out - int(gone))
+    if manifest.asset == "shards":
+        tokens = [int(info.get(n, 0)) for n in ("tokens_in", "tokens")]
+        return Count(c.docs_in, c.docs_out, *(TOKEN_BYTES * n for n in tokens if tokens[0]))
+    return Count(c.docs_in, c.docs_out, c.bytes_in, c.bytes_out if c.bytes_in else 0, across)
 
 
-def _top(manifest: PartitionManifest, store: Store | None) -> tuple[int, int]:
-    """Documents with a percentile, and those of them in the reference's top share."""
-    if store is None or not manifest.role("data"):
-        return 0, 0
-    values = _column(store, _key(manifest), "ensemble_percentile").astype(np.float64)
-    values = values[~np.isnan(values)]
-    return len(values), int((values >= np.float32(TOP_SHARE)).sum())
+def _measured(c: Yield, kept: int, kept_bytes: int | None) -> Count:
+    """Of a stage that drops nothing but says what the reference would keep."""
+    return Count(c.docs_in, kept) if kept_bytes is None else Count(c.docs_in, kept, c.bytes_in, int(kept_bytes))
 
 
 def _near_bytes(manifest: PartitionManifest, store: Store | None, plan: Plan | None) -> tuple[int, int]:
@@ -101,18 +96,10 @@ def _near_bytes(manifest: PartitionManifest, store: Store | None, plan: Plan | N
     lines = Key("lines", plan.fingerprints["lines"], manifest.crawl, manifest.bucket)
     if store.manifest(lines) is None:
         return 0, 0
-    size = _column(store, lines, "bytes_after")
-    survives = _column(store, _key(manifest), "survives").astype(bool)
+    key = Key(manifest.asset, manifest.fingerprint, manifest.crawl, manifest.bucket)
+    size = store.read(lines, ["bytes_after"]).column(0).to_numpy()
+    survives = store.read(key, ["survives"]).column(0).to_numpy()
     return (int(size.sum()), int(size[survives].sum())) if len(size) == len(survives) else (0, 0)
-
-
-def _key(manifest: PartitionManifest) -> Key:
-    return Key(manifest.asset, manifest.fingerprint, manifest.crawl, manifest.bucket)
-
-
-def _column(store: Store, key: Key, name: str) -> np.ndarray:
-    table = store.read(key, [name]) if name in store_columns(store, key) else None
-    return np.zeros(0) if table is None else table.column(0).to_numpy(zero_copy_only=False)
 
 
 def store_columns(store: Store, key: Key) -> list[str]:

@@ -19,7 +19,7 @@ def crawl_report(part: Partition) -> None:
     """Role "data": the crawl's numbers as JSON, which later crawls are compared with. Role "report": the dashboard."""
     assert part.crawl is not None
     reports = _reports(part)
-    part.state["against"] = _against(reports)
+    part.state["against"], part.state["acknowledged"] = _against(reports), _meant(part)
     found = facts.gather(part.store, part.plan, part.crawl, reports)
     page = dashboard.page(found, reports, part.plan.params.observe)
     part.write_bytes(canonical_json(found), role="data", suffix=".json")
@@ -32,7 +32,12 @@ def crawl_report(part: Partition) -> None:
 
 @state_check("crawl_report")
 def _still_against(part: Partition, manifest: PartitionManifest) -> bool:
-    return bool(manifest.state.get("against") == _against(_reports(part)))
+    return bool(manifest.state.get("against") == _against(_reports(part))
+                and manifest.state.get("acknowledged") == _meant(part))
+
+
+def _meant(part: Partition) -> dict[str, str]:
+    return history.acknowledged_now(part.store, part.plan)
 
 
 def _reports(part: Partition) -> list[history.Report]:

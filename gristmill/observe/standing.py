@@ -9,7 +9,7 @@ Older crawls are looked at by their report alone, so a store of hundreds costs l
 import datetime as dt
 import json
 import statistics
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -32,6 +32,7 @@ from gristmill.schemas import ROBOTS
 from gristmill.store import MANIFEST, Key, Store
 
 LOOKED_AT = 12  # crawls without a report that are looked into, the newest ones
+GOING_H = 1.0  # hours since a crawl's last partition until it counts as stopped where no run is known
 GROWTH = 2.0  # times the median share of records set aside
 SET_ASIDE = ("crawl_slices", "raw_warc", "text")  # stages whose reasons mean that a record could not be read
 
@@ -57,9 +58,10 @@ def standing(store: Store, plan: Plan, now: dt.datetime) -> list[Standing]:
     return [check(store, plan, now) for check in CHECKS.values()]
 
 
-def partitions(store: Store, plan: Plan, _now: dt.datetime) -> Standing:
+def partitions(store: Store, plan: Plan, now: dt.datetime) -> Standing:
     """Crawls that were begun and are not whole: a stage has some of its partitions, or those after it have none."""
     found: dict[str, list[str]] = {}
+    ages: dict[str, float] = {}
     unfinished = [c for c in reversed(Registry(store).crawls())
                   if store.blobs.size(f"{Key(REPORT, plan.fingerprints[REPORT], c).path}/{MANIFEST}") is None]
     for crawl in unfinished[:LOOKED_AT]:
@@ -68,16 +70,41 @@ def partitions(store: Store, plan: Plan, _now: dt.datetime) -> Standing:
         partial = [f"{n} {m} of {plan.buckets}" for n, m in made.items() if 0 < m < plan.buckets]
         if begun:
             found[crawl] = partial or [f"stopped after {begun[-1]}"]
-    told = "; ".join(f"{c}: {', '.join(w[:4])}" for c, w in found.items())
+            ages[crawl] = round((now.timestamp() - _last(store, plan, begun[-1], crawl)) / 3600, 3)
+    return _unfinished(found, ages, len(unfinished))
+
+
+def _unfinished(found: Mapping[str, list[str]], ages: Mapping[str, float], n: int) -> Standing:
+    told = "; ".join(f"{c}: {', '.join(w[:4])}" + (f" (the last {60 * ages[c]:.0f} minutes ago)" if ages[c] < 1 else "")
+                     for c, w in found.items())
     return Standing(
         "partitions", not found, told or "all crawls are whole",
-        {"crawls": found, "unfinished": len(unfinished)},
+        {"crawls": dict(found), "unfinished": n, "last_made_hours_ago": dict(ages)},
         ("a run failed or was stopped: the same command resumes it", "a changed parameter: see gristmill plan stale"))
+
+
+def but_going(found: Standing, going: Collection[str]) -> Standing:
+    """The check ``partitions`` without crawls that are just being made, of which nobody is to be paged every hour.
+
+    Args:
+        found: of ``partitions``.
+        going: crawls of runs in progress, as far as is known. Runs of other machines are known by what they made in the
+            last ``GOING_H`` hours; one that fails says so itself.
+    """
+    ages = found.facts["last_made_hours_ago"]
+    left = {c: w for c, w in found.facts["crawls"].items() if c not in going and ages[c] >= GOING_H}
+    return _unfinished(left, {c: ages[c] for c in left}, found.facts["unfinished"])
 
 
 def _made(store: Store, plan: Plan, stage: str, crawl: str) -> int:
     base = Key(stage, plan.fingerprints[stage], crawl).path
     return sum(path.endswith(f"/{MANIFEST}") for path, _ in store.blobs.list(base))
+
+
+def _last(store: Store, plan: Plan, stage: str, crawl: str) -> float:
+    """When the newest partition of a stage was made, seconds since the epoch."""
+    infos = (store.run_info(Key(stage, plan.fingerprints[stage], crawl, b)) for b in range(plan.buckets))
+    return max((float(i.get("ended", 0.0)) for i in infos), default=0.0)
 
 
 def _reports(store: Store, plan: Plan) -> dict[str, list[tuple[str, Mapping[str, Any], float]]]:
@@ -162,7 +189,7 @@ def contracts(store: Store, plan: Plan, now: dt.datetime) -> Standing:
     found = expiring(store, now.date(), days)
     told = [f"{e.license_id} ends on {e.expires} ({e.days_left} days)" for e in found]
     return Standing("contracts", not found, "; ".join(told[:10]) or f"none ends within {days} days",
-                    {"expiring": {e.license_id: e.expires.isoformat() for e in found}},
+                    {"expiring": {e.license_id: e.expires.isoformat() for e in found}, "within_days": days},
                     ("renew the contract in the registry, or freeze versions without it (policy.as_of)",))
 
 

@@ -9,7 +9,9 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from gristmill.observe.judge import student
+from gristmill.observe.judge import LEVEL, student
+
+STAGES = 2  # whose volume is judged: a crawl's chance of a false alarm is shared out among them and their buckets
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ def bucket_volumes(now: Mapping[int, int], past: Sequence[Mapping[int, int]], fa
             continue
         others = [x for b, x in strayed.items() if b != bucket]
         noise = math.sqrt(sum(x * x for x in others) / len(others)) if others else 0.0
-        reach = math.log(factor) + student(len(others), 2 * len(strayed)) * noise
+        reach = math.log(factor) + student(len(others), LEVEL / (STAGES * len(strayed))) * noise
         found = _within(n, expected[bucket], reach, basis)
         if not n and found.passed:  # nothing at all is never noise
             found = Volume(False, 0, expected[bucket], 1.0, found.high, "fewer", basis)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from gristmill import models
-from gristmill.deduplicate.documents import documents, with_language
+from gristmill.deduplicate.documents import clumps, documents, with_language
 from gristmill.params import EmbedderParams, ModelRef, QualityParams, ScorerParams
 from gristmill.partition import Partition
 from gristmill.quality import ensemble, quantiles, rules
@@ -31,8 +31,10 @@ def heuristics(part: Partition) -> None:
     langs = docs["lang"].to_pylist()
     kept = rules.passes(table, rules.reference(), langs)
     failed = [str(rule) for rule in rules.first_failed(table, rules.reference(), langs) if rule is not None]
+    size = _sizes(docs)
     _report(
-        part, docs, would_pass=int(kept.sum()), would_pass_by_lang=_passed_by(docs["lang"], kept),
+        part, docs, **clumps(part, docs, size), would_pass=int(kept.sum()),
+        would_pass_bytes=int(size[np.asarray(kept, bool)].sum()), would_pass_by_lang=_passed_by(docs["lang"], kept),
         rule_sets={name: int(rules.passes(table, chosen, langs).sum()) for name, chosen in rules.RULE_SETS.items()},
         would_fail={name: failed.count(name) for name in sorted(set(failed))},
     )
@@ -56,7 +58,11 @@ def quality(part: Partition) -> None:
         columns[f"score_{name}"] = _floats(values)
         columns[f"percentile_{name}"] = _floats(combined.members[name])
     _write(part, docs, pa.table(columns), extra=True)
-    _report(part, docs, scorers=sorted(scores), **facts, drift={
+    size, scored = _sizes(docs), ~np.isnan(combined.percentile)
+    top = scored & (np.float32(combined.percentile) >= np.float32(rules.TOP_SHARE))
+    yields = {"scored": int(scored.sum()), "scored_bytes": int(size[scored].sum()), "top": int(top.sum()),
+              "top_bytes": int(size[top].sum())}
+    _report(part, docs, scorers=sorted(scores), **facts, **yields, drift={
         # a crawl's own quantiles measure drift only; percentiles never use them
         name: [round(float(q), 4) for q in np.quantile(v[~np.isnan(v)], (0.1, 0.5, 0.9))]
         for name, v in sorted(scores.items()) if (~np.isnan(v)).any()
@@ -147,11 +153,14 @@ def _write(part: Partition, docs: pa.Table, table: pa.Table, extra: bool = False
 
 def _report(part: Partition, docs: pa.Table, **info: Any) -> None:
     """Nothing is dropped: all documents that come in go on."""
-    size = docs["text"].combine_chunks()
-    n_bytes = int(np.frombuffer(size.buffers()[1], np.int64)[[size.offset, size.offset + len(size)]] @ (-1, 1)) \
-        if len(size) else 0
+    n_bytes = int(_sizes(docs).sum())
     by = {"lang": {lang: [n, n] for lang, n in sorted(_counts(docs["lang"]).items())}}
     part.report(docs_in=docs.num_rows, docs_out=docs.num_rows, bytes_in=n_bytes, bytes_out=n_bytes, by=by, **info)
+
+
+def _sizes(docs: pa.Table) -> np.ndarray:
+    """Bytes of each document's text: int64 [documents]."""
+    return np.asarray(pc.binary_length(docs["text"]).to_numpy(), np.int64)
 
 
 def _counts(column: pa.ChunkedArray) -> dict[str, int]:

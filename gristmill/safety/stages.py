@@ -49,6 +49,7 @@ def safety(part: Partition) -> None:
     part.report(
         docs_in=n, docs_out=n, bytes_in=size, bytes_out=size, pii=dict(sorted(kinds.items())), **stay,
         docs_with_pii=sum(bool(spans) for spans in found), hard_removal=len(removed) - removed.null_count,
+        hard_removal_bytes=int(np.diff(offsets)[removed.is_valid().to_numpy(zero_copy_only=False)].sum()),
         hard_removal_told=told,
     )
 

@@ -299,5 +299,6 @@ def shards(part: Partition) -> None:
         bytes_out=sum(w["n_bytes"] for w in written),
         shards=len(written),
         tokens=sum(w["n_tokens"] for w in written),
+        tokens_in=pc.sum(admitted.column("n_tokens")).as_py() or 0,
         not_admitted=placed.num_rows - admitted.num_rows,
     )

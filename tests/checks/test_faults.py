@@ -126,6 +126,7 @@ def test_standing_checks_run_as_a_job_and_tell_of_an_unfinished_crawl(site: Site
                      "CC-DEMO-2026-06", 0, site.pipeline.site)
     part.write_bytes(b"", role="warc", suffix=".warc.zst")
     part.commit(0.0)
+    site.store.blobs.put(f"{part.key().path}/_run.json", b'{"ended": 1.0}')  # long ago
     assert defs.resolve_job_def("standing_job").execute_in_process(instance=site.instance).success
     assert site.out() == {("site", "partitions")}
     assert "CC-DEMO-2026-06" in site.verdicts()["site", "partitions"].metadata["why"].value

@@ -28,6 +28,7 @@ def table(rows: list[tuple[int, int, int]]) -> pa.Table:
         "doc_id": pa.array([name(d) for d, _, _ in rows], schemas.ID),
         "host_bucket": pa.array([0] * len(rows), pa.uint16()),
         "fetch_ts": pa.array([t for _, t, _ in rows], pa.int64()).cast(pa.timestamp("us")).cast(schemas.TS),
+        "n_bytes": pa.array([100] * len(rows), pa.int64()),
     })
 
 

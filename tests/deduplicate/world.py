@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from blake3 import blake3
 
 from gristmill import schemas, shuffle
@@ -89,7 +90,8 @@ class World:
                 value = "eng" if field.name == "lang" else None
                 table = table.append_column(field.name, pa.array([value] * rows.num_rows, field.type))
         part.write(table)
-        by_doc = shuffle.sort_by(rows.select(["crawl", "record_id", "doc_id", "host_bucket", "fetch_ts"]),
+        by_doc = shuffle.sort_by(rows.select(["crawl", "record_id", "doc_id", "host_bucket", "fetch_ts"])
+                                 .append_column("n_bytes", pc.binary_length(rows["text"]).cast(pa.int64())),
                                  "doc_id", "fetch_ts", "record_id")
         numbers = shuffle.range_of(shuffle.first_uint64(by_doc["doc_id"]), self.plan.buckets)
         part.write_ranged(by_doc, numbers, by_doc.schema, role="by_doc")

@@ -66,6 +66,23 @@ def test_one_row_a_stage_coloured_by_band_beside_the_last_crawls():
     assert funnel_row(shown(report(language=600)))[0] == "none"
 
 
+def test_a_change_that_was_acknowledged_begins_a_new_past_here_too():
+    past = [report(f"C-{n}") for n in range(3)]
+    now = report(language=300)
+    now["stages"] = {s: {**now["stages"]["language"], "settings": {"digest": "new", "models": {}}}
+                     for s in ("language", "end_to_end")}
+    for r in past:
+        r["stages"]["end_to_end"] = r["stages"]["language"]
+
+    def out(data):
+        found = dashboard.judged(data, [Report(r["crawl"], "x", r) for r in past], ObserveParams())
+        return {stage for stage, v in found.items() if v.worst}
+
+    assert out(now) == {"language", "end_to_end"}
+    assert out(now | {"acknowledged": ["language"]}) == set()
+    assert out(now | {"acknowledged": ["near"]}) == {"language", "end_to_end"}
+
+
 def test_text_of_pages_is_text():
     parser = shown(report(host=EVIL), [report("C-1", host=EVIL)])
     assert not {"script", "img"} & parser.tags

@@ -134,8 +134,39 @@ def test_a_site_changes_single_numbers_of_a_band():
 
 
 def test_students_quantile_is_the_normal_one_for_many():
-    assert math.isclose(student(10**7, 1), 3.2905, abs_tol=1e-3)  # two-sided, 1e-3
-    assert student(3, 1) > 3 * student(60, 1)
+    assert math.isclose(student(10**7, 1e-3), 3.2905, abs_tol=1e-3)  # two-sided
+    assert student(3, 1e-6) == student(8, 1e-6) > 1.5 * student(10**7, 1e-6)  # fewer than eight say no more than eight
+
+
+def test_the_level_is_shared_out_among_all_that_is_looked_at():
+    """Where there is nothing but sampling noise a crawl is told of once in 1,000 at most, with all its buckets."""
+    rng = np.random.default_rng(8)
+    alarms, crawls = 0, 400
+    past = [Past(str(n), {b: Count(4000, int(rng.binomial(4000, 0.6))) for b in range(16)}) for n in range(5)]
+    for _ in range(crawls):  # a site without widths: margins are all there is
+        found = judge({b: Count(4000, int(rng.binomial(4000, 0.6))) for b in range(16)}, past, Band(width=0.0), 200)
+        alarms += found.worst is not None or any(not v.passed for vs in found.buckets.values() for v in vs)
+    assert alarms <= 1
+
+
+def test_by_bytes_a_host_weighs_what_its_pages_do():
+    """A bucket one host of which has few and long pages: what that host may do is allowed by bytes."""
+    def bucket(kept: float, clump_bytes: float) -> Count:
+        return Count(1000, 600, 10**6, int(kept * 10**6), clump=20.0, clump_bytes=clump_bytes)
+
+    past = [Past(str(n), {b: bucket(0.6, 20.0) for b in range(32)}) for n in range(5)]
+    now = {b: bucket(0.6, 20.0) for b in range(32)}
+    assert not judge(now | {3: bucket(0.95, 20.0)}, past, Band(width=0.01), 200).buckets[3][1].passed
+    assert judge(now | {3: bucket(0.95, 200.0)}, past, Band(width=0.01), 200).buckets[3][1].passed
+    heavy = [Past(p.crawl, {**p.buckets, 3: bucket(0.6, 200.0)}) for p in past]  # and so when that host has gone
+    assert judge(now | {3: bucket(0.95, 20.0)}, heavy, Band(width=0.01), 200).buckets[3][1].passed
+
+
+def test_a_bucket_that_keeps_nothing_is_told_however_wide_its_margin():
+    past = [Past(str(n), {b: Count(1000, 400 + 30 * (b == 2) * n, clump=60.0) for b in range(8)}) for n in range(5)]
+    now = {b: Count(1000, 400, clump=60.0) for b in range(8)}
+    assert judge(now | {3: Count(1000, 20, clump=60.0)}, past, Band(width=0.1), 200).buckets[3][0].passed
+    assert not judge(now | {3: Count(1000, 0, clump=60.0)}, past, Band(width=0.1), 200).buckets[3][0].passed
 
 
 def test_a_bucket_taken_alone_is_held_against_its_own_past():

@@ -18,7 +18,7 @@ from gristmill.fingerprint import canonical_json
 from gristmill.funnel import BY_NAME, Plan
 from gristmill.identity import host_bucket, host_id
 from gristmill.observe import history
-from gristmill.observe.standing import CHECKS, render, standing
+from gristmill.observe.standing import CHECKS, but_going, render, standing
 from gristmill.params import GridParams, PipelineParams, SiteConfig
 from gristmill.partition import Partition
 from gristmill.registry import Registry
@@ -79,11 +79,15 @@ def test_partial_and_stopped_crawls_are_named(store):
     found = look(store, "partitions")
     assert not found.passed
     assert found.facts["crawls"] == {"C-2": ["stopped after crawl_slices"]}
+    assert but_going(found, []).passed, "made a moment ago: nobody is paged while a run goes on elsewhere"
+    later = NOW + dt.timedelta(hours=3)
+    assert but_going(look(store, "partitions", later), ["C-2"]).passed, "a run is known to take it on"
+    assert not but_going(look(store, "partitions", later), ["C-1"]).passed
     for bucket in range(3):
         commit(store, "raw_warc", "C-2", bucket)
-    assert look(store, "partitions").facts["crawls"] == {"C-2": ["raw_warc 3 of 4"]}
+    assert look(store, "partitions", later).facts["crawls"] == {"C-2": ["raw_warc 3 of 4"]}
     report(store, "C-2")  # finished
-    assert look(store, "partitions").passed
+    assert look(store, "partitions", later).passed
 
 
 def test_growing_quarantine_is_told_and_noise_is_not(store):
@@ -117,13 +121,13 @@ def test_a_family_that_stopped_coming_is_old_and_a_single_delivery_is_not(store)
     assert look(store, "freshness").passed
 
 
+SHARD = "aa" * 32
+
+
 def version(store, url="https://shut.example/a", ordinals=(0,)):
     """A version that shows one page, by hand: a catalogue row, its shard, a selection."""
     bucket = host_bucket(host_id(url), 4)
     for number in range(4):
-SHARD = "aa" * 32
-
-
         rows = [{"crawl": "C-1", "doc_id": b"d" * 16, "record_id": b"r" * 16, "url": url, "host": url.split("/")[2],
                  "shard": SHARD, "ordinal": 0}] if number == bucket else []
         commit(store, "catalogue", "C-1", number, table=schemas.from_rows(rows, schemas.CATALOGUE))
@@ -141,7 +145,7 @@ SHARD = "aa" * 32
     manifest = {"format": 1, "kind": "gristmill-manifest", "version": "v1", "crawls": ["C-1"],
                 "policy": {"robots_agents": ["CCBot"]}, "registries": {"tombstones": tombstones.read(store).digest},
                 "selection": {"path": "manifests/v1/selection.parquet", "sha256": hashlib.sha256(data).hexdigest()},
-                "sources": {"web": {"shards": [{"hash": "aa", "path": "shards/s/aa/shard_00000", "n_tokens": 10}]}}}
+                "sources": {"web": {"layouts": {}, "shards": [entry]}}}
     store.blobs.put("manifests/v1/manifest.json", canonical_json(manifest))
     register(store, "v1")
     return bucket
@@ -215,7 +219,7 @@ def test_status_prints_a_line_a_check_and_its_exit_code_says_whether_all_is_well
     file.write_text(f"site: {{store: {store.root}}}\nparams: {{grid: {{host_buckets: 4}}}}\n")
     assert main(["status", "--pipeline", str(file)]) == 0
     assert len(capsys.readouterr().out.splitlines()) == len(CHECKS)
-    commit(store, "crawl_slices", "C-1", 0)
+    commit(store, "crawl_slices", "C-1", 0, ended=1.0)
     assert main(["status", "--pipeline", str(file)]) == 1
     out = capsys.readouterr().out
     assert "BAD  partitions  C-1: crawl_slices 1 of 4" in out

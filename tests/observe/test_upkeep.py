@@ -15,6 +15,7 @@ from gristmill.params import read_pipeline
 from gristmill.release.expiring import expiring, problems
 from gristmill.release.policy import Licence, put_licence
 from gristmill.store import Store
+from resources.places import Places
 from tests.acquire.test_robots_fetch import site as web_site
 from tests.observe.receivers import http_receiver
 from tests.release.world import Doc, World, some_text
@@ -63,7 +64,8 @@ def test_robots_sweep_closes_pages_lists_and_tells_once(home, receiver, capsys):
         assert "1 unchanged" in capsys.readouterr().out
     page, = receiver.bodies
     assert page["severity"] == "warning"
-    assert page["problems"][0]["facts"] == {at: "1 of 2 pages"}
+    assert page["problems"][0]["facts"] == {"closed": "1 of 2 pages"}
+    assert page["problems"][0]["subject"] == ["opted_out", "127.0.0.1"]
 
 
 def test_licences_that_end_are_told_when_the_bound_is_passed_and_at_each_step(home, receiver, capsys):
@@ -137,6 +139,11 @@ def test_schedules_are_off_and_their_jobs_do_the_work(home, receiver, monkeypatc
             schedule = defs.resolve_schedule_def(f"{name}_schedule")
             assert schedule.default_status == dg.DefaultScheduleStatus.STOPPED
             assert defs.resolve_job_def(name).execute_in_process(instance=instance).success
+        # The hourly check finds the same contract: that is told already.
+        assert defs.resolve_job_def("standing_job").execute_in_process(instance=instance).success
+        places = Places(store=pipe.site.store, landing=pipe.site.landing, holdout="", models="")
+        defs.resolve_sensor_def("pages").evaluate_tick(
+            dg.build_sensor_context(instance=instance, resources={"places": places}, definitions=defs))
     page, = receiver.bodies
     assert page["problems"][0]["subject"][:2] == ["licence", "ACME-7"]
     assert json.dumps(page)  # and nothing in it that JSON cannot hold

@@ -30,6 +30,7 @@ class Problem:
         run_id: problems of one run share a page; empty for none.
         facts: evidence, small.
         causes: likely ones, most likely first.
+        group: shares a page with others of this name where there is no run.
     """
 
     subject: tuple[str, ...]
@@ -39,6 +40,7 @@ class Problem:
     run_id: str = ""
     facts: Mapping[str, Any] = field(default_factory=dict)
     causes: tuple[str, ...] = ()
+    group: str = ""
 
     @property
     def key(self) -> str:
@@ -111,9 +113,9 @@ class Page:
         told += [f"{name} failed on {n} partition{'s' if n > 1 else ''}" for name, n in checks.most_common(3)]
         if len(checks) > 3:
             told.append(f"and {len(checks) - 3} more checks")
-        others = len(self.problems) - runs - sum(checks.values())
+        others = [p for p in self.problems if p.subject[0] not in ("run", "check")]
         if others:
-            told.append(f"{others} other problem{'s' if others > 1 else ''}")
+            told.append(others[0].title + (f", and {len(others) - 1} more like it" if len(others) > 1 else ""))
         return clip("; ".join(told), 300)
 
     def link(self, problem: Problem | None = None) -> str:
@@ -164,7 +166,7 @@ def pages(problems: Sequence[Problem], ui: str) -> list[Page]:
     """Problems grouped by run, worst first inside; what belongs to no run is a page of its own."""
     groups: dict[str, list[Problem]] = {}
     for problem in problems:
-        groups.setdefault(problem.run_id or problem.key, []).append(problem)
+        groups.setdefault(problem.run_id or problem.group or problem.key, []).append(problem)
     order = {"error": 0, "warning": 1}
     return [
         Page(tuple(sorted(group, key=lambda p: (p.subject[0] != "run", order[p.severity], p.subject))), ui)
