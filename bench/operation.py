@@ -102,10 +102,10 @@ def definitions_load(report: Report) -> None:
     for _ in range(3):
         before, start = _cpu(resource.RUSAGE_CHILDREN), time.perf_counter()
         subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
-        best.append((_cpu(resource.RUSAGE_CHILDREN) - before, time.perf_counter() - start))
-    cpu, wall = min(best)
-    report.add(f"definitions load in a fresh process, Dagster's import included, CPU s ({BUCKETS} buckets)", cpu,
-               ratio=cpu, bar=f"< {LOAD_S:g} s", holds=cpu < LOAD_S, note=f"wall {wall:.1f} s")
+        best.append((time.perf_counter() - start, _cpu(resource.RUSAGE_CHILDREN) - before))
+    wall, cpu = min(best)
+    report.add(f"definitions load in a fresh process, Dagster's import included, wall s ({BUCKETS} buckets)", wall,
+               ratio=wall, bar=f"< {LOAD_S:g} s", holds=wall < LOAD_S, note=f"CPU {cpu:.1f} s")
 
 
 def sensors(report: Report, crawls: int) -> None:
@@ -161,8 +161,8 @@ def sensors(report: Report, crawls: int) -> None:
     cases = {"with its cursor lost, a finished crawl surveyed in full": cold, "nothing new": rest,
              "a new crawl": new, "the sensor of pages": paging}
     for what, (cpu, wall) in cases.items():
-        report.add(f"sensor evaluation over {crawls} crawls x {BUCKETS} buckets, CPU s: {what}", cpu, ratio=cpu,
-                   bar=f"< {SENSOR_S:g} s", holds=cpu < SENSOR_S, note=f"wall {wall:.2f} s")
+        report.add(f"sensor evaluation over {crawls} crawls x {BUCKETS} buckets, wall s: {what}", wall, ratio=wall,
+                   bar=f"< {SENSOR_S:g} s", holds=wall < SENSOR_S, note=f"CPU {cpu:.2f} s")
 
 
 def mark(landing: str, crawl: str) -> str:
@@ -292,14 +292,14 @@ def status_query(report: Report, crawls: int) -> None:
         for batch in batches:
             before = _cpu_of(server.pid)
             wall = min(ask(port, batch)[0] for _ in range(5))
-            spent.append(((_cpu_of(server.pid) - before) / 5, wall))
-        cpu, wall = max(spent)
+            spent.append((wall, (_cpu_of(server.pid) - before) / 5))
+        wall, cpu = max(spent)
     finally:
         server.terminate()
         server.wait()
     report.add(f"UI status query of {BATCH} assets, as the UI asks, the slowest of {len(names)} assets x {crawls} "
-               f"crawls x {BUCKETS} buckets, every partition materialised, CPU s of the server", cpu, ratio=cpu,
-               bar=f"< {QUERY_S:g} s", holds=cpu < QUERY_S, note=f"wall {wall:.2f} s over HTTP; SQLite")
+               f"crawls x {BUCKETS} buckets, every partition materialised, wall s over HTTP", wall, ratio=wall,
+               bar=f"< {QUERY_S:g} s", holds=wall < QUERY_S, note=f"CPU of the server {cpu:.2f} s; SQLite")
     report.add(f"all of them the first time after {crawls * BUCKETS:,} materialisations an asset, wall s", first,
                note="Dagster fills its cache of partition states, once")
 

@@ -9,12 +9,7 @@ deployment of several machines uses.
 import sqlite3
 from typing import Any
 
-from sqlalchemy import create_engine as new_engine
-from sqlalchemy import event
-from sqlalchemy.engine import Engine
-from sqlalchemy.pool import NullPool, QueuePool
-
-_ENGINES: dict[str, Engine] = {}
+_ENGINES: dict[str, Any] = {}
 
 
 def hold_connections() -> None:
@@ -26,7 +21,11 @@ def hold_connections() -> None:
         module.create_engine = _held  # type: ignore[attr-defined]
 
 
-def _held(url: Any, *, poolclass: Any = None, connect_args: dict[str, Any] | None = None, **more: Any) -> Engine:
+def _held(url: Any, *, poolclass: Any = None, connect_args: dict[str, Any] | None = None, **more: Any) -> Any:
+    from sqlalchemy import create_engine as new_engine
+    from sqlalchemy import event
+    from sqlalchemy.pool import NullPool, QueuePool
+
     key = str(url)
     if ":memory:" in key or poolclass is not NullPool:
         return new_engine(url, poolclass=poolclass, connect_args=connect_args or {}, **more)
