@@ -181,8 +181,9 @@ def stop_idle_workers() -> None:
 
 
 def default_workers() -> int:
-    """Cores that this process may use."""
-    return len(os.sched_getaffinity(0))
+    """Cores that this process may use; at most ``GRISTMILL_WORKERS``: a pod does not have all of its node's."""
+    cores, said = len(os.sched_getaffinity(0)), os.environ.get("GRISTMILL_WORKERS", "")
+    return max(1, min(cores, int(said))) if said.isdecimal() else cores
 
 
 def never(*_: Any) -> None:

@@ -107,8 +107,9 @@ def _vulnerabilities() -> bool | None:
     except subprocess.TimeoutExpired:
         print("vulnerabilities: NOT looked up, the database did not answer")
         return None
-    if done.returncode and ("ConnectionError" in done.stderr or "Max retries" in done.stderr):
-        print("vulnerabilities: NOT looked up, the database cannot be reached from here")
+    if done.returncode and not re.search(r"Found \d+ known vulnerabilit", done.stderr + done.stdout):
+        why = (done.stderr.strip().splitlines() or [f"exit status {done.returncode}"])[-1]
+        print(f"vulnerabilities: NOT looked up, pip-audit could not ask its database ({why[:200]})")
         return None
     print(done.stdout.strip() or done.stderr.strip())
     return done.returncode == 0

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gristmill.errors import LandingError, WorkerError
-from gristmill.workers import run_tasks
+from gristmill.workers import default_workers, run_tasks
 
 
 def square(x):
@@ -94,3 +94,12 @@ def test_a_process_whose_starter_ignores_terminate_ends_all_the_same(tmp_path):
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=60, check=True,
                           preexec_fn=lambda: signal.signal(signal.SIGTERM, signal.SIG_IGN))
     assert done.stdout == "[2, 3]\n"
+
+
+def test_a_pod_has_as_many_workers_as_it_asked_for_cores(monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(64)))
+    monkeypatch.delenv("GRISTMILL_WORKERS", raising=False)
+    assert default_workers() == 64
+    for said, workers in (("8", 8), ("100", 64), ("0", 1), ("", 64)):
+        monkeypatch.setenv("GRISTMILL_WORKERS", said)
+        assert default_workers() == workers

@@ -154,6 +154,8 @@ def test_gpu_runs_have_a_quota_a_class_and_a_pool(default: list[dict[str, Any]])
     assert classes["gristmill-control"] > classes["gristmill-gpu"] > classes["gristmill-runs"]
     instance = yaml.safe_load(find(default, "ConfigMap", "gristmill-instance")["data"]["dagster.yaml"])
     assert instance["concurrency"]["pools"] == {"granularity": "op", "default_limit": 4}
+    # A node's cores are not the pod's: with a worker for each of them it would be killed for memory.
+    assert "GRISTMILL_WORKERS=8" in instance["run_launcher"]["config"]["env_vars"]
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

@@ -1,6 +1,7 @@
 """The audit of what is installed sees what it is there for."""
 
 import importlib.util
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -44,3 +45,22 @@ def test_every_list_of_this_project_is_pinned() -> None:
     assert len(lists) >= 6
     for file in lists:
         assert audit.unpinned(file.read_text().splitlines()) == [], file.name
+
+
+@pytest.mark.parametrize(("code", "err", "clean", "said"), [
+    (0, "No known vulnerabilities found", True, "No known"),
+    (1, "Found 1 known vulnerability in 1 package", False, "Found 1"),
+    (1, "ProxyError: 403 Forbidden", None, "NOT looked up"),
+    (1, "HTTPSConnectionPool: Max retries exceeded", None, "NOT looked up"),
+])
+def test_a_database_that_cannot_be_asked_is_said_and_not_clean(monkeypatch, capsys, code, err, clean, said) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: object())
+    monkeypatch.setattr(subprocess, "run", lambda *a, **k: subprocess.CompletedProcess(a, code, "", err))
+    assert audit._vulnerabilities() is clean
+    assert said in capsys.readouterr().out
+
+
+def test_without_the_tool_it_says_what_was_not_done(monkeypatch, capsys) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    assert audit._vulnerabilities() is None
+    assert "NOT looked up" in capsys.readouterr().out

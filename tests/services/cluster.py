@@ -72,18 +72,19 @@ class Control:
         self.instance, self.workspace = instance, workspace
 
     def run(self, job: str, *, tags: Mapping[str, str], assets: Sequence[str] | None = None,
-            checks: Sequence[tuple[str, str]] = (), timeout: float = 500) -> Any:
+            checks: Sequence[tuple[str, str]] = (), ops: Sequence[str] = (), timeout: float = 500) -> Any:
         """Ask for a run as the UI does, launch it as the daemon does, wait for its end.
 
         Args:
             assets: of the job; None means all, with all their checks.
             checks: (asset, check) of those.
+            ops: assets that get one worker: a second one costs a pod seconds of imports and has nothing to do here.
         """
         from dagster_graphql.schema import create_schema
 
         selector: dict[str, Any] = {"repositoryName": "__repository__", "repositoryLocationName": "gristmill",
                                     "jobName": job}
-        params = {"selector": selector,
+        params = {"selector": selector, "runConfigData": {"ops": {n: {"config": {"workers": 1}} for n in ops}},
                   "executionMetadata": {"tags": [{"key": k, "value": v} for k, v in tags.items()]}}
         if assets is not None:
             selector.update(

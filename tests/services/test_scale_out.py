@@ -133,11 +133,13 @@ def in_pods(tmp_path_factory, mini_demo, seaweed, postgres, kubernetes):  # noqa
             alone_first = [s for s in FUNNEL if not s.on_grid]
             before = [s for s in alone_first if FUNNEL.index(s) < next(i for i, f in enumerate(FUNNEL) if f.on_grid)]
             needed = [s for s in alone_first if s.name == "contamination_report"]
-            jobs = [*((f"{s.name}_job", {"dagster/partition": CRAWL} if s.by == "crawl" else {}, {}) for s in before),
+            jobs = [*((f"{s.name}_job", {"dagster/partition": CRAWL} if s.by == "crawl" else {}, {"ops": [s.name]})
+                      for s in before),
                     # One stage's checks only: every one would be a pod, and this is not what they are tested by.
                     ("funnel_job", grids.range_tags(CRAWL, 0, 3), {
-                        "assets": [s.name for s in FUNNEL if s.on_grid], "checks": [("raw_warc", "retention")]}),
-                    *((f"{s.name}_job", {"dagster/partition": CRAWL}, {}) for s in needed),
+                        "assets": [s.name for s in FUNNEL if s.on_grid], "checks": [("raw_warc", "retention")],
+                        "ops": [s.name for s in FUNNEL if s.on_grid]}),
+                    *((f"{s.name}_job", {"dagster/partition": CRAWL}, {"ops": [s.name]}) for s in needed),
                     ("manifest_job", {"dagster/partition": "v1"}, {})]
             for job, tags, chosen in jobs:
                 run = control.run(job, tags=tags, **chosen)
