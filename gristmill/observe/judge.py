@@ -154,7 +154,7 @@ def _buckets(now: Mapping[int, Count], past: Sequence[Past], band: Band, min_doc
     level = _level(now, past)
     quantile = min(student(freedom, level), MOST)
     for bucket, c in _widest(enough, past).items():
-        value, middle = c.ratio(unit), min(max(centre[bucket], 0.0), 1.0)
+        value, middle = c.ratio(unit), max(centre[bucket], 0.0)
         assert value is not None
         # Hosts' sizes are a power law, so deviations have heavier tails than any t: the largest seen is ordinary too.
         seen = noise[bucket]
@@ -203,7 +203,7 @@ def _bound(buckets: Mapping[int, Count], unit: Unit, level: float) -> float:
 
 def _nothing(share: float, c: Count, unit: Unit) -> float:
     """Chance that none of a bucket's hosts keeps anything, were each as likely to as a page is."""
-    return float((1 - share) ** (c.docs_in / _clump(c, unit)))
+    return float((1 - min(share, 1.0)) ** (c.docs_in / _clump(c, unit)))
 
 
 def _few(now: Mapping[int, Count], past: Sequence[Past]) -> bool:
@@ -254,7 +254,7 @@ def _error(buckets: Mapping[int, Count], unit: Unit, habits: Mapping[int, float]
 
 def _binomial(share: float, n: int) -> float:
     """Standard error of a share on n documents, shrunk from 0 and 1 (Agresti and Coull 1998)."""
-    shrunk = (share * n + 2) / (n + 4)
+    shrunk = (min(max(share, 0.0), 1.0) * n + 2) / (n + 4)  # plain text in another charset may come to more bytes
     return float((shrunk * (1 - shrunk) / n) ** 0.5)
 
 
@@ -276,8 +276,8 @@ def _kept(c: Count, unit: Unit) -> int:
 
 
 def _verdict(value: float, unit: Unit, median: float, low: float, high: float, basis: str) -> Verdict:
-    low, high = max(low, 0.0), min(high, 1.0)
-    direction = "down" if value < low else "up" if value > high else ""
+    low, high = max(low, 0.0), max(min(high, 1.0), median)
+    direction = "down" if value < low else "up" if high < min(value, 1.0) else ""
     return Verdict(not direction, unit, value, median, low, high, direction, basis)
 
 

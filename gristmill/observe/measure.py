@@ -81,7 +81,9 @@ def count(manifest: PartitionManifest, store: Store | None = None, plan: Plan | 
     if manifest.asset == "shards":
         tokens = [int(info.get(n, 0)) for n in ("tokens_in", "tokens")]
         return Count(c.docs_in, c.docs_out, *(TOKEN_BYTES * n for n in tokens if tokens[0]))
-    return Count(c.docs_in, c.docs_out, c.bytes_in, c.bytes_out if c.bytes_in else 0, across)
+    if manifest.asset == "crawl_slices" or not c.bytes_in:  # its records come in one compression and go in another
+        return Count(c.docs_in, c.docs_out, across=across)
+    return Count(c.docs_in, c.docs_out, c.bytes_in, c.bytes_out, across)
 
 
 def _measured(c: Yield, kept: int, kept_bytes: int | None) -> Count:

@@ -176,3 +176,15 @@ def test_a_bucket_taken_alone_is_held_against_its_own_past():
     good = judge({6: Count(1000, 840)}, past, Band(width=0.04), 200)  # not the others' 600 to 800
     assert good.worst is None
     assert [v.passed for v in good.buckets[6]] == [True]
+
+
+def test_plain_text_that_grows_by_its_charset_is_no_fault():
+    """KOI8-R to UTF-8 doubles: kept bytes over bytes that came in may be more than 1, now and before."""
+    grown = {b: Count(1000, 990, 10**6, 19 * 10**5, clump=9.0, clump_bytes=9.0) for b in range(8)}
+    past = [Past(str(n), grown) for n in range(5)]
+    for before in ([], past, [Past("1", {b: Count(1000, 990, 10**6, 10**6 - 9) for b in range(8)})] * 4):
+        found = judge(grown, before, WIDTHS["text"], 200)
+        assert found.worst is None
+        assert all(v.passed for vs in found.buckets.values() for v in vs)
+    shrunk = {b: Count(1000, 990, 10**6, 10**6, clump=9.0, clump_bytes=9.0) for b in range(8)}
+    assert judge(shrunk, past, WIDTHS["text"], 200).worst is not None
