@@ -120,7 +120,7 @@ def run(folder: str, command: str) -> dict[str, float | str]:
     elif command == "diff":
         found = diff(store, "v1", "v2")
         text = json.dumps(found)  # as the command prints it
-        said = "; ".join(found["summary"][-1:]) + f"; {len(text) >> 20} MB of answer"
+        said = f"{len(found['shards']['added']):,} shards added, {len(text) >> 20} MB of answer"
         if len(found["shards"]["added"]) != SHARDS * FRESH // SOURCES:
             raise SystemExit(f"the difference is wrong: {found['summary']}")
     elif command == "ship":

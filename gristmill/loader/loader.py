@@ -5,6 +5,7 @@ belong here: torch (``torch.py``), which sample is which (``sampler.py``).
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from operator import index
 from pathlib import Path
 from typing import Any
 
@@ -320,7 +321,7 @@ class TokenLoader:
         try:
             if state["format"] != FORMAT:
                 raise CheckpointError(f"the checkpoint has format {state['format']!r}; this release reads {FORMAT}")
-            step, pins, skips = int(state["global_step"]), dict(state["pins"]), SkipSet.from_state(state["skips"])
+            step, pins, skips = index(state["global_step"]), dict(state["pins"]), SkipSet.from_state(state["skips"])
         except (KeyError, TypeError, ValueError) as error:
             raise CheckpointError(f"this is not a loader's state: {error!r}") from error
         mine = self.manifest.pins()

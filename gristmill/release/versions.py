@@ -117,7 +117,8 @@ def _summary(found: Mapping[str, Any], same_selection: bool) -> list[str]:
     changed = [n for n in ("recipe", "policy", "tokenizer", "crawls", "registries", "other") if found[n]]
     out = [f"{n} changed: {', '.join(sorted(found[n]))}" for n in changed]
     shards = found["shards"]
-    if same_selection and not shards["added"] and not shards["removed"]:
+    same_documents = same_selection and not shards["added"] and not shards["removed"]
+    if same_documents:
         out.append("the same documents of the same shards are selected")
     else:
         out.append(f"shards: {len(shards['added'])} added, {len(shards['removed'])} removed, {shards['kept']} in both")
@@ -126,7 +127,7 @@ def _summary(found: Mapping[str, Any], same_selection: bool) -> list[str]:
         out.append(f"made by other parameters or releases of: {stages}")
     if found["inputs"]:
         out.append(f"other inputs: {', '.join(sorted(found['inputs']))}")
-    if not (changed or found["fingerprints"] or found["inputs"]):
+    if same_documents and not (changed or found["fingerprints"] or found["inputs"]):
         out.append("they differ in name only")
     return out
 
