@@ -46,7 +46,12 @@ class Audit:
 
         Args:
             summed: ``vector`` summed over all ranks; this rank's own when the world is one rank.
+
+        Raises:
+            ValueError: nothing was counted, which would agree with anything.
         """
+        if self.next_step == self.first_step:
+            raise ValueError("no batch was counted: where worker processes read, add() every batch that is trained on")
         vector = self.vector if summed is None else summed
         before, after = self.schedule.counts(self.first_step), self.schedule.counts(self.next_step)
         expected = np.zeros(vector.shape[1], np.int64)

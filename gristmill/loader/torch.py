@@ -5,8 +5,9 @@ module of the loader that imports torch.
 
 Use it with ``DataLoader(TokenDataset(...), batch_size=None, num_workers=n)``: worker w reads steps w, w + n, ..., and
 torch takes them in turn, so batches come in the order of their steps. Workers read ahead of training, so a checkpoint
-takes the steps that training has finished: ``dataset.state_dict(step)``. Workers agree on a bad shard through a
-``SkipFolder`` only; without one it stops the run.
+takes the steps that training has finished: ``dataset.state_dict(step)``, and what was shown is counted where it is
+trained on: ``dataset.audit.add(batch)``. Workers agree on a bad shard through a ``SkipFolder`` only; without one it
+stops the run.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -16,15 +17,22 @@ import numpy as np
 import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
+from gristmill.loader.audit import Audit
 from gristmill.loader.loader import TokenLoader
 
 
 class TokenDataset(IterableDataset):  # type: ignore[misc, unused-ignore]
-    """Batches of a ``TokenLoader``, as tensors; takes its arguments."""
+    """Batches of a ``TokenLoader``, as tensors; takes its arguments.
+
+    Attributes:
+        loader: the loader. Its own ``audit`` counts in whichever process reads.
+        audit: what the trainer adds to it, batch by batch; ``audit.vector`` is there to be summed over ranks.
+    """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__()
         self.loader = TokenLoader(*args, **kwargs)
+        self.audit = Audit(self.loader.schedule, self.loader.step)
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         info = get_worker_info()
@@ -46,6 +54,7 @@ class TokenDataset(IterableDataset):  # type: ignore[misc, unused-ignore]
     def load_state_dict(self, state: Mapping[str, Any], allow: Collection[str] = ()) -> None:
         """As ``TokenLoader.load_state_dict``; before the ``DataLoader`` is iterated."""
         self.loader.load_state_dict(state, allow)
+        self.audit = Audit(self.loader.schedule, self.loader.step)
 
 
 def tensors(batch: Mapping[str, Any]) -> dict[str, Any]:

@@ -33,6 +33,31 @@ def test_batches_come_in_order_for_any_number_of_workers(made, workers, method):
         assert a["cu_seqlens"].dtype == torch.int32
 
 
+@pytest.mark.parametrize("workers", [0, 2])
+def test_what_was_trained_on_is_counted_where_it_is_trained_on(made, workers):
+    from torch.utils.data import DataLoader
+
+    from gristmill.loader.torch import TokenDataset
+
+    ranks = [TokenDataset(made.root, "v1", rank=rank, world=2) for rank in range(2)]
+    with pytest.raises(ValueError, match="no batch was counted"):
+        ranks[0].audit.compare()
+    for dataset in ranks:
+        method = "fork" if workers else None
+        stream = iter(DataLoader(dataset, batch_size=None, num_workers=workers, multiprocessing_context=method))
+        for _ in range(9):
+            dataset.audit.add(next(stream))
+    told = ranks[0].audit.compare(ranks[0].audit.vector + ranks[1].audit.vector)
+    assert all(row["sequences"] == row["expected_sequences"] > 0 for row in told.values())
+    plain = TokenLoader(made.root, "v1")
+    for _ in range(9):
+        next(plain)
+    assert told == plain.audit.compare()
+    ranks[0].load_state_dict(ranks[0].state_dict(4))
+    assert ranks[0].audit.first_step == 4
+    assert not ranks[0].audit.vector.any()
+
+
 def test_the_state_is_that_of_the_steps_trained(made):
     from torch.utils.data import DataLoader
 
