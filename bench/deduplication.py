@@ -266,7 +266,9 @@ def _planted(report: Report, what: str, texts_at: dict[float, list[str]]) -> Non
         for verify in true:
             labels, pairs = joined(texts, verify)
             got = float((labels[::2] == labels[1::2]).mean())
-            curve = float(np.mean([scurve.joined(round(j, 3), BANDS, ROWS, 0.8, verify) for j in exact[:200]]))
+            values_of_j, times = np.unique(exact.round(3), return_counts=True)
+            curve = float(np.average([scurve.joined(j, BANDS, ROWS, 0.8, verify) for j in values_of_j.tolist()],
+                                     weights=times))
             high = level >= 0.9
             note = "theirs: the formula" + (
                 "; two words of 300 changed: similarity alone cannot tell that from a copy" if level == 0.935 else "")
