@@ -86,7 +86,7 @@ def trailing(store: Store, plan: Plan, crawl: str, n: int) -> list[Report]:
         key: Key | None = Key(REPORT, plan.fingerprints[REPORT], name)
         assert key is not None
         if store.manifest(key) is None:
-            others = _made(store) if others is None else others
+            others = made_reports(store) if others is None else others
             key = max((Key(REPORT, f, name) for f in others.get(name, [])),
                       key=lambda k: (store.run_info(k).get("ended", 0.0), k.fingerprint), default=None)
         if key is not None:
@@ -95,7 +95,7 @@ def trailing(store: Store, plan: Plan, crawl: str, n: int) -> list[Report]:
     return out[::-1]
 
 
-def _made(store: Store) -> dict[str, list[str]]:
+def made_reports(store: Store) -> dict[str, list[str]]:
     """Crawl -> fingerprints under which it has a report."""
     out: dict[str, list[str]] = {}
     for path, _ in store.blobs.list(REPORT):

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from gristmill.acquire import robots, robots_sweep
 from gristmill.funnel import FUNNEL, Plan
 from gristmill.identity import host_bucket, host_id
-from gristmill.observe.history import REPORT, family
+from gristmill.observe.history import REPORT, family, made_reports
 from gristmill.registry import Registry
 from gristmill.release import tombstones
 from gristmill.release.expiring import expiring
@@ -59,18 +59,27 @@ def standing(store: Store, plan: Plan, now: dt.datetime) -> list[Standing]:
 
 
 def partitions(store: Store, plan: Plan, now: dt.datetime) -> Standing:
-    """Crawls that were begun and are not whole: a stage has some of its partitions, or those after it have none."""
+    """Crawls that were begun and are not whole: a stage has some of its partitions, or those after it have none.
+
+    A crawl that was whole by other parameters is old, not broken (``gristmill plan stale``), until it is begun anew.
+    """
     found: dict[str, list[str]] = {}
     ages: dict[str, float] = {}
     unfinished = [c for c in reversed(Registry(store).crawls())
                   if store.blobs.size(f"{Key(REPORT, plan.fingerprints[REPORT], c).path}/{MANIFEST}") is None]
+    reported = made_reports(store) if unfinished else {}
     for crawl in unfinished[:LOOKED_AT]:
         made = {s.name: _made(store, plan, s.name, crawl) for s in FUNNEL if s.on_grid}
         begun = [n for n, m in made.items() if m]
         partial = [f"{n} {m} of {plan.buckets}" for n, m in made.items() if 0 < m < plan.buckets]
-        if begun:
+        if not begun:
+            continue
+        last = _last(store, plan, begun[-1], crawl)
+        whole = max((float(store.run_info(Key(REPORT, f, crawl)).get("ended", 0.0)) for f in reported.get(crawl, ())),
+                    default=None)
+        if whole is None or last > whole:
             found[crawl] = partial or [f"stopped after {begun[-1]}"]
-            ages[crawl] = round((now.timestamp() - _last(store, plan, begun[-1], crawl)) / 3600, 3)
+            ages[crawl] = round((now.timestamp() - last) / 3600, 3)
     return _unfinished(found, ages, len(unfinished))
 
 

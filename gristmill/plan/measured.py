@@ -113,6 +113,8 @@ def measure(store: Store, plan: Plan, crawls: Sequence[str]) -> dict[str, Measur
         share(name, stage)
     rules = stages["heuristics"]
     put("yields.heuristics", rules.info["would_pass"], rules.docs_in, rules.docs_in)
+    scored = stages["quality"].info
+    put("yields.classifier", scored["top"], scored["scored"], scored["scored"])
     for name, stage, fact in (("safety", "safety", "hard_removal"), ("decontamination", "contamination", "flagged")):
         put(f"yields.{name}", stages[stage].docs_in - stages[stage].info[fact], stages[stage].docs_in,
             stages[stage].docs_in)

@@ -90,6 +90,19 @@ def test_partial_and_stopped_crawls_are_named(store):
     assert look(store, "partitions", later).passed
 
 
+def test_a_crawl_that_was_whole_by_other_parameters_is_old_and_not_broken(store):
+    """Else every change of a parameter would page for every older crawl, each day until it is made again."""
+    for bucket in range(4):
+        commit(store, "crawl_slices", "C-1", bucket, ended=NOW.timestamp() - 60)
+    report(store, "C-1")
+    other = Plan(PARAMS.model_copy(update={"observe": PARAMS.observe.model_copy(update={"trailing": 4})}))
+    assert other.fingerprints[history.REPORT] != PLAN.fingerprints[history.REPORT]
+    later = NOW + dt.timedelta(hours=3)
+    assert CHECKS["partitions"](store, other, later).passed
+    commit(store, "raw_warc", "C-1", 0, ended=NOW.timestamp() + 60)  # it is begun anew, and stops
+    assert CHECKS["partitions"](store, other, later).facts["crawls"] == {"C-1": ["raw_warc 1 of 4"]}
+
+
 def test_growing_quarantine_is_told_and_noise_is_not(store):
     rng = np.random.default_rng(1)
     for n in range(4):
