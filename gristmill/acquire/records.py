@@ -16,16 +16,19 @@ from gristmill.store import FileRef, Key, Store
 
 MAX_GAP = 64 << 10  # frames this close together are fetched in one read
 MAX_READ = 8 << 20
+_BLANK = b"\r\n\r\n"
 
 
 def split_frame(data: bytes) -> tuple[bytes, bytes, bytes]:
     """(WARC head, HTTP head, payload) of a decoded frame; the HTTP head is empty where the record holds none."""
-    head, _, block = data.partition(b"\r\n\r\n")
-    block = block[:-4]  # the record's closing blank lines
-    if b"\r\nContent-Type: application/http; msgtype=response\r\n" in head:
-        http_head, _, payload = block.partition(b"\r\n\r\n")
-        return head, http_head, payload
-    return head, b"", block
+    end = data.find(_BLANK)
+    if end < 0:
+        return data, b"", b""
+    head, start, stop = data[:end], end + 4, max(len(data) - 4, end + 4)  # the record ends in blank lines
+    if b"\r\nContent-Type: application/http; msgtype=response\r\n" not in head:
+        return head, b"", data[start:stop]
+    end = data.find(_BLANK, start, stop)
+    return (head, data[start:end], data[end + 4 : stop]) if end >= 0 else (head, data[start:stop], b"")
 
 
 class RawWarc:

@@ -7,7 +7,6 @@ elements around it say. Does not belong here: the matrix of measures (``measures
 # Compiled code compares with each constant; the set that these rules ask for is slower there.
 # ruff: noqa: PLR1714, SIM109
 
-import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -26,9 +25,9 @@ _ANCESTORS = ("p", "li", "td", "th", "table", "form", "nav", "header", "footer",
 _ANCESTOR_BIT = np.full(len(tags.NAMES), -1, np.int32)
 for _i, _n in enumerate(_ANCESTORS):
     _ANCESTOR_BIT[tags.ID[_n]] = _i
-_WORD = re.compile(rb"[A-Za-z0-9\x80-\xff]+")
 _INLINE_BREAK = tags.ID["br"]
 _A, _B, _STRONG_TAG = (tags.ID[n] for n in ("a", "b", "strong"))
+MAX_TITLE = 500  # bytes of a title that are looked at
 LEVELS = 5  # boxes around a block whose sums are measures
 
 
@@ -84,9 +83,30 @@ def _title_words(page: Scan) -> np.ndarray:
     raw = np.flatnonzero((page.kind == scan.RAW) & (page.tag == tags.ID["title"]))
     if not len(raw):
         return np.zeros(0, np.uint64)
-    found = page.raw[page.start[raw[0]] : page.end[raw[0]]][:500]
-    words = {w.lower() for w in _WORD.findall(found) if len(w) > 2}
-    return np.array(sorted(tags.bytes_hash(w) for w in words), np.uint64)
+    first = int(page.start[raw[0]])
+    return np.unique(_word_hashes(page.buf[first : min(int(page.end[raw[0]]), first + MAX_TITLE)]))
+
+
+@njit(cache=True, nogil=True)
+def _word_hashes(buf):  # type: ignore[no-untyped-def]
+    """Hashes of words of three bytes and more, of letters, digits and what is no ASCII, as ``_count_text`` has them."""
+    out = np.empty(len(buf) // 3 + 1, np.uint64)
+    n = 0
+    h = uint64(0xCBF29CE484222325)
+    size = 0
+    for i in range(len(buf) + 1):
+        c = buf[i] if i < len(buf) else 32
+        capital = 65 <= c <= 90
+        if capital or 97 <= c <= 122 or 48 <= c <= 57 or c >= 128:
+            h = (h ^ uint64(c + 32 if capital else c)) * uint64(0x100000001B3)
+            size += 1
+            continue
+        if size > 2:
+            out[n] = h
+            n += 1
+        h = uint64(0xCBF29CE484222325)
+        size = 0
+    return out[:n]
 
 
 @njit(cache=True, nogil=True)

@@ -85,8 +85,10 @@ def _formula(page: Scan, whole: bytes, element: int) -> tuple[int, str, bool] | 
         source = whole[page.end[element] : _content_end(page, element)].decode("utf-8", "replace")
         return page.outer_end(element), source, b"display" in kind
     if name == _IMG:
+        if _IMAGE_CLASS.search(classes) is None:
+            return None
         alt = _attribute(_ALT, whole[page.start[element] : page.end[element]])
-        if _IMAGE_CLASS.search(classes) is None or not alt or _TEX.search(alt) is None:
+        if not alt or _TEX.search(alt) is None:
             return None
         return int(page.end[element]), alt, False
     if name == _MJX or (classes and _WHOLE.search(classes)):

@@ -11,9 +11,9 @@ from numba import njit, uint64
 from gristmill.extract import hints, tags, traits
 from gristmill.extract.blocks import LEVELS, Blocks
 
-_OWN_TAGS = tuple(tags.ID[n] for n in ("p", "li", "td", "th", "div", "h1", "h2", "h3", "h4", "h5", "h6", "dt", "dd",
-"pre",
-                                       "blockquote", "article", "section", "figcaption", "header", "form", "center"))
+_OWN_TAGS = np.array([tags.ID[n] for n in (
+    "p", "li", "td", "th", "div", "h1", "h2", "h3", "h4", "h5", "h6", "dt", "dd", "pre", "blockquote", "article",
+    "section", "figcaption", "header", "form", "center")], np.int32)
 _P, _H1, _H6 = tags.ID["p"], tags.ID["h1"], tags.ID["h6"]
 N_TRAIT = len(traits.NAMES)
 N_OWN, N_TAG, N_WITHIN, N_HINT = 18, len(_OWN_TAGS), 36, len(hints.MEANINGS)
@@ -38,9 +38,7 @@ def first_pass(page: Blocks, page_traits: int = 0) -> np.ndarray:
     out = np.zeros((len(page), COLUMNS), np.float32)
     if len(page):
         _fill(page.page.tag, page.page.parent, page.page.depth, page.element, page.counts, page.within, page.hints,
-              page.near, page.path, page.print_, np.array(_OWN_TAGS, np.int32), out)
-        for bit in range(N_TRAIT):
-            out[:, A_TRAIT + bit] = page_traits >> bit & 1
+              page.near, page.path, page.print_, _OWN_TAGS, page_traits, out)
     return out
 
 
@@ -65,7 +63,7 @@ def _log(x):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _fill(tag, parent, depth, element, counts, within, every, near, path, prints, own_tags, out):  # type: ignore[no-untyped-def]
+def _fill(tag, parent, depth, element, counts, within, every, near, path, prints, own_tags, page_traits, out):  # type: ignore[no-untyped-def]
     """Fill the matrix of the first pass."""
     n = len(element)
     # Of every element, and in the last row of the page: words, link words, sentence ends and blocks inside; and words
@@ -220,6 +218,8 @@ def _fill(tag, parent, depth, element, counts, within, every, near, path, prints
         row[A_REPEAT + 2] = same[b, 2] / max(same[b, 1], 1.0)
         row[A_REPEAT + 3] = twice[b]
         row[A_REPEAT + 4] = same[b, 1] / total
+        for bit in range(N_TRAIT):
+            row[A_TRAIT + bit] = float((page_traits >> bit) & 1)
         before += words
 
 

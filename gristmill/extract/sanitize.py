@@ -118,7 +118,7 @@ def clean(text: str, whole: bytes | None = None) -> Clean:
         at = end
     pieces.append(whole[at:])
     return Clean(b"".join(pieces), _title(page),
-                 _prose(page, unseen) + (smuggled(text) if _SMUGGLED_IN_UTF8 in whole else 0),
+                 _prose(page, unseen) + (smuggled(text) if _SMUGGLED_IN_UTF8[:1] in whole else 0),
                  traits.traits(whole, places[-len(traits.WORDS) :]), ("hidden_removed",) if len(unseen) else ())
 
 

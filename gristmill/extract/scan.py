@@ -22,10 +22,11 @@ TEXT, START, END, RAW, SKIPPED = 0, 1, 2, 3, 4
 CLASS, ID, STYLE, TYPE = 0, 2, 4, 6
 A_HIDDEN, A_ARIA_HIDDEN, A_HREF, A_SELF_CLOSING, A_NESTED = 1, 2, 4, 8, 16
 
-_H = {n: uint64(tags.name_hash(n)) for n in ("class", "id", "style", "type", "hidden", "aria-hidden", "href", "role",
-                                             "itemprop")}
-_H_CLASS, _H_ID, _H_STYLE, _H_TYPE = _H["class"], _H["id"], _H["style"], _H["type"]
-_H_HIDDEN, _H_ARIA, _H_HREF, _H_ROLE, _H_PROP = _H["hidden"], _H["aria-hidden"], _H["href"], _H["role"], _H["itemprop"]
+_N_CLASS, _N_ID, _N_STYLE, _N_TYPE, _N_HIDDEN, _N_HREF, _N_ROLE, _N_PROP, _N_ARIA = (
+    uint64(tags.packed(n)[0])
+    for n in ("class", "id", "style", "type", "hidden", "href", "role", "itemprop", "aria-hidden"))
+_N_ARIA_REST = uint64(tags.packed("aria-hidden")[1])
+_MIX, _MIX_REST, _TOO_LONG = uint64(tags.MIX), uint64(tags.MIX_REST), uint64(0xFFFFFFFFFFFFFFFF)
 _TAG_SLOTS = 1024
 _P, _LI, _DT, _DD, _TR, _TD, _TH, _OPTION = (tags.ID[n] for n in ("p", "li", "dt", "dd", "tr", "td", "th", "option"))
 _UL, _OL, _DL, _TABLE, _HTML, _BODY, _A = (tags.ID[n] for n in ("ul", "ol", "dl", "table", "html", "body", "a"))
@@ -33,6 +34,7 @@ _THEAD, _TBODY, _TFOOT = (tags.ID[n] for n in ("thead", "tbody", "tfoot"))
 _SCRIPT = np.frombuffer(b"script", np.uint8)
 _LOWER = np.arange(256, dtype=np.uint8)
 _LOWER[65:91] += 32
+_LOWER[0] = 1  # no name has either
 _LETTER = np.zeros(256, np.uint8)  # a letter in lower case; 0 for all else
 _LETTER[65:91] = _LETTER[97:123] = np.arange(97, 123)
 _STOPS = np.zeros(256, np.uint8)  # what ends a name; 2 where it may begin an attribute's name
@@ -111,7 +113,7 @@ def _tables() -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
 def scan(page: bytes) -> Scan:
     """Scan a page in UTF-8."""
     buf = np.frombuffer(page, np.uint8)
-    room = 2 * page.count(b"<") + 2
+    room = 2 * _count(buf, 60) + 2
     kind, tag = np.empty(room, np.uint8), np.empty(room, np.int32)
     start, end = np.empty(room, np.int32), np.empty(room, np.int32)
     attrs = np.empty((room, 8), np.int32)
@@ -135,12 +137,12 @@ def _blank(c):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _find(keys, values, h):  # type: ignore[no-untyped-def]
-    """Value of a key in an open-addressing table; 0 where it is not."""
+def _find(keys, values, name, rest):  # type: ignore[no-untyped-def]
+    """Value of a packed name in a table of ``tags.hash_table``; 0 where it is not."""
     mask = uint64(len(keys) - 1)
-    at = h & mask
-    while keys[at] != 0:
-        if keys[at] == h:
+    at = ((name * _MIX) ^ (rest * _MIX_REST)) >> uint64(40) & mask
+    while keys[at, 0] != 0:
+        if keys[at, 0] == name and keys[at, 1] == rest:
             return values[at]
         at = (at + uint64(1)) & mask
     return 0
@@ -150,21 +152,26 @@ def _find(keys, values, h):  # type: ignore[no-untyped-def]
 def _hints_of(buf, a, b, keys, values):  # type: ignore[no-untyped-def]
     """Bits of the known words in buf[a:b]; words end at what is no letter and before a capital after a small letter."""
     mask = uint64(0)
-    h = uint64(0xCBF29CE484222325)
+    name = uint64(0)
+    rest = uint64(0)
     size = 0
     small = False
     for i in range(a, b + 1):
         c = buf[i] if i < b else 32
         letter = _LETTER[c]
         if size > 0 and (letter == 0 or (small and c < 97)):
-            v = _find(keys, values, h)
+            v = _find(keys, values, name, rest)
             if v > 0:
                 mask |= uint64(1) << uint64(v - 1)
-            h = uint64(0xCBF29CE484222325)
+            name = uint64(0)
+            rest = uint64(0)
             size = 0
         if letter:
             small = c >= 97
-            h = (h ^ uint64(letter)) * uint64(0x100000001B3)
+            if size < 8:
+                name = name << uint64(8) | uint64(letter)
+            else:
+                rest = rest << uint64(8) | uint64(letter) if size < 16 else _TOO_LONG
             size += 1
     return mask
 
@@ -183,13 +190,17 @@ def _attributes(buf, i, n, row, hint_keys, hint_values):  # type: ignore[no-unty
             i += 1
             continue
         flags &= ~8
-        h = uint64(0xCBF29CE484222325)
+        name = uint64(0)
+        rest = uint64(0)
         first = i
         while i < n:
             c = buf[i]
             if _STOPS[c] and (_STOPS[c] == 1 or i > first):
                 break
-            h = (h ^ uint64(_LOWER[c])) * uint64(0x100000001B3)
+            if i - first < 8:
+                name = name << uint64(8) | uint64(_LOWER[c])
+            else:
+                rest = rest << uint64(8) | uint64(_LOWER[c]) if i - first < 16 else _TOO_LONG
             i += 1
         while i < n and _blank(buf[i]):
             i += 1
@@ -209,26 +220,27 @@ def _attributes(buf, i, n, row, hint_keys, hint_values):  # type: ignore[no-unty
                 while i < n and not (_blank(buf[i]) or buf[i] == 62):
                     i += 1
                 b = i
-        column = -1
-        if h == _H_CLASS:
-            column = 0
-        elif h == _H_ID:
-            column = 2
-        elif h == _H_STYLE:
-            column = 4
-        elif h == _H_TYPE:
-            column = 6
-        elif h == _H_HIDDEN:
-            flags |= 1
-        elif h == _H_ARIA:
-            if b - a == 4 and (buf[a] == 116 or buf[a] == 84):
+        if rest != 0:
+            if name == _N_ARIA and rest == _N_ARIA_REST and b - a == 4 and (buf[a] == 116 or buf[a] == 84):
                 flags |= 2
-        elif h == _H_HREF:
+            continue
+        column = -1
+        if name == _N_CLASS:
+            column = 0
+        elif name == _N_ID:
+            column = 2
+        elif name == _N_STYLE:
+            column = 4
+        elif name == _N_TYPE:
+            column = 6
+        elif name == _N_HIDDEN:
+            flags |= 1
+        elif name == _N_HREF:
             flags |= 4
         if column >= 0 and row[column] < 0:
             row[column] = a
             row[column + 1] = b
-        if column == 0 or column == 2 or h == _H_ROLE or h == _H_PROP:
+        if column == 0 or column == 2 or name == _N_ROLE or name == _N_PROP:
             hint |= _hints_of(buf, a, b, hint_keys, hint_values)
     return n, flags, hint
 
@@ -251,6 +263,15 @@ def _nested(buf, a, b):  # type: ignore[no-untyped-def]
                 return True
         i = _seek(buf, i + 1, b, 60)
     return False
+
+
+@njit(cache=True, nogil=True)
+def _count(buf, byte):  # type: ignore[no-untyped-def]
+    """How often a byte occurs, in vectors."""
+    found = 0
+    for i in range(len(buf)):
+        found += buf[i] == byte
+    return found
 
 
 @njit(cache=True, nogil=True)
@@ -349,11 +370,15 @@ def _tokens(buf, tag_keys, tag_values, hint_keys, hint_values, tag_flags,  # typ
             continue
         a = i + (1 if opening else 2)
         b = a
-        h = uint64(0xCBF29CE484222325)
+        packed = uint64(0)
+        rest = uint64(0)
         while b < n and _STOPS[buf[b]] != 1:
-            h = (h ^ uint64(_LOWER[buf[b]])) * uint64(0x100000001B3)
+            if b - a < 8:
+                packed = packed << uint64(8) | uint64(_LOWER[buf[b]])
+            else:
+                rest = rest << uint64(8) | uint64(_LOWER[buf[b]]) if b - a < 16 else _TOO_LONG
             b += 1
-        name = _find(tag_keys, tag_values, h)
+        name = _find(tag_keys, tag_values, packed, rest)
         tag[t] = name
         i, seen, words = _attributes(buf, b, n, attrs[t], hint_keys, hint_values)
         end[t] = i

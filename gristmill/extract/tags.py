@@ -62,11 +62,6 @@ FLAGS.flags.writeable = False
 FNV_SEED, FNV_PRIME, _MASK = 0xCBF29CE484222325, 0x100000001B3, (1 << 64) - 1
 
 
-def name_hash(name: str) -> int:
-    """FNV-1a, 64 bits, of a lower-case ASCII name; the scanner computes the same."""
-    return bytes_hash(name.encode("ascii"))
-
-
 def bytes_hash(data: bytes) -> int:
     """FNV-1a, 64 bits."""
     h = FNV_SEED
@@ -86,13 +81,28 @@ def hash_set(names: Iterable[bytes], size: int) -> np.ndarray:
     return keys
 
 
+MIX, MIX_REST = 0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F
+
+
+def packed(name: str) -> tuple[int, int]:
+    """The first eight and the next eight bytes of a lower-case ASCII name as numbers; the scanner makes the same.
+
+    Raises:
+        ValueError: for a longer one.
+    """
+    data = name.encode("ascii")
+    if len(data) > 16:
+        raise ValueError(f"{name!r} is over 16 bytes")
+    return int.from_bytes(data[:8], "big"), int.from_bytes(data[8:], "big")
+
+
 def hash_table(names: dict[str, int], size: int) -> tuple[np.ndarray, np.ndarray]:
-    """Open addressing: (uint64 keys, int32 values); an empty slot's key is 0. ``size`` is a power of two."""
-    keys, values = np.zeros(size, np.uint64), np.zeros(size, np.int32)
+    """Open addressing: (uint64[size, 2] packed names, int32 values); an empty slot is 0. ``size`` is a power of two."""
+    keys, values = np.zeros((size, 2), np.uint64), np.zeros(size, np.int32)
     for name, value in names.items():
-        h = name_hash(name)
-        at = h & (size - 1)
-        while keys[at]:
+        first, rest = packed(name)
+        at = ((first * MIX ^ rest * MIX_REST) & _MASK) >> 40 & (size - 1)
+        while keys[at, 0]:
             at = (at + 1) & (size - 1)
-        keys[at], values[at] = h, value
+        keys[at], values[at] = (first, rest), value
     return keys, values

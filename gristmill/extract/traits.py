@@ -50,21 +50,22 @@ def traits(page: bytes, places: list[int]) -> int:
     """
     head = page[:LIMIT] if len(page) > LIMIT else page
     seen = [0 <= at <= LIMIT - len(word) for word, at in zip(WORDS, places, strict=True)]
-    some = {w for w, there in zip(_CASED, seen[len(_SOFTWARE) :], strict=True) if there}
+    known = len(_SOFTWARE)
+    first = {w: at for w, at, there in zip(_CASED, places[known:], seen[known:], strict=True) if there}
 
     def has(words: tuple[bytes, ...]) -> bool:
-        return any(w in some and w in head for w in words)
+        return any(w in first and head.find(w, first[w]) >= 0 for w in words)
 
-    found = _og(head) if _OG in some else set()
+    found = _og(head) if _OG in first else set()
     if has(_DATED):
         found.add("published")
     if has(_TYPED):
-        kinds = _named(_LD, _TYPED[0], head)
+        kinds = _named(_LD, _TYPED[0], head, first[_TYPED[0]])
         found.update(name for name, members in _LD_KINDS.items() if kinds & members)
         if any(k.endswith(b"Article") for k in kinds):
             found.add("ld_article")
     if has(_SCHEMA):
-        kinds = _named(_MICRO, _SCHEMA[0], head)
+        kinds = _named(_MICRO, _SCHEMA[0], head, first[_SCHEMA[0]])
         if any(b"Article" in k or k.startswith(b"BlogPosting") for k in kinds):
             found.add("micro_article")
         if any(k.startswith((b"Product", b"Offer")) for k in kinds):
@@ -75,10 +76,10 @@ def traits(page: bytes, places: list[int]) -> int:
     return sum(1 << number for number, name in enumerate(NAMES) if name in found)
 
 
-def _named(pattern: re.Pattern[bytes], literal: bytes, head: bytes) -> set[bytes]:
-    """The names that a pattern finds, which begins with a literal."""
+def _named(pattern: re.Pattern[bytes], literal: bytes, head: bytes, at: int) -> set[bytes]:
+    """The names that a pattern finds, which begins with a literal, from byte ``at`` on."""
     found = set()
-    at = head.find(literal)
+    at = head.find(literal, at)
     while at >= 0:
         match = pattern.match(head, at)
         if match is not None:
