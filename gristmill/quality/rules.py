@@ -37,7 +37,8 @@ class Rule:
         for lang in set(langs.tolist()) & BOUNDS.keys() if langs is not None else ():
             bound[langs == lang] = BOUNDS[lang].get(f"{self.measure} {self.op}", self.bound)
         kept = values >= bound if self.op == ">=" else values <= bound
-        return kept | np.isnan(values)
+        found: np.ndarray = kept | np.isnan(values)
+        return found
 
 
 def _rules(*texts: str) -> tuple[Rule, ...]:
@@ -106,7 +107,7 @@ def passes(table: pa.Table, rules: Iterable[Rule], langs: Sequence[str | None] |
     own = _langs(langs)
     kept = np.ones(table.num_rows, bool)
     for rule in rules:
-        kept &= rule.holds(_values(table, rule.measure))
+        kept &= rule.holds(_values(table, rule.measure), own)
     return kept
 
 
