@@ -6,16 +6,20 @@ import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 
+import dagster as dg
 import pyarrow as pa
 
 import launch
+from checks import crawl as crawl_check
 from definitions import build_definitions
 from gristmill import models, schemas
 from gristmill.acquire import stages as acquire
 from gristmill.deduplicate import stages as deduplicate
 from gristmill.demo.warc import Fetch, listing, warc_file
 from gristmill.funnel import BY_NAME, Plan
+from gristmill.observe import dashboard
 from gristmill.observe.history import acknowledge
+from gristmill.observe.judge import Verdict
 from gristmill.partition import Partition
 from gristmill.quality.fasttext_classifier import Classifier
 from gristmill.registry import Registry
@@ -117,6 +121,26 @@ def test_the_crawls_report_carries_the_dashboard_and_its_own_checks(site: Site):
     assert facts["funnel picture"].value.startswith("![")
     assert Path(facts["report"].value).read_text().startswith("<!doctype html>")
     assert site.partitions("crawl_report", "score_drift")[NOW].passed
+
+
+def test_what_a_stage_has_told_is_not_told_again_end_to_end(site: Site, monkeypatch):
+    """The crawl's report is another run than the stages': its checks fail only of what no stage's own check showed."""
+    judged = dashboard.judged
+
+    def fallen(*stages):
+        def _judged(*arguments):
+            found = judged(*arguments)
+            bad = Verdict(False, "docs", 0.1, 0.6, 0.5, 0.7, "down")
+            return found | {s: dataclasses.replace(found[s], crawl=(bad,)) for s in stages}
+        return _judged
+
+    def failed(*stages):
+        monkeypatch.setattr(dashboard, "judged", fallen(*stages))
+        results = crawl_check._results(site.store, Plan(site.pipeline.params), NOW, dg.AssetKey("crawl_report"))
+        return {r.check_name for r in results if not r.passed}
+
+    assert failed("end_to_end") == {"dashboard"}
+    assert failed("end_to_end", "language") == set()
 
 
 def test_standing_checks_run_as_a_job_and_tell_of_an_unfinished_crawl(site: Site):
