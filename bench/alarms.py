@@ -46,9 +46,9 @@ class Crawl:
 
     def hosts(self) -> dict[str, Any]:
         """As ``crawl_report.record_hosts``."""
-        top = np.argsort(-self.records, kind="stable")[:LISTED]
+        top = [h for h in np.argsort(-self.records, kind="stable")[:LISTED] if self.records[h]]
         return {"records": int(self.records.sum()), "top": {str(h): int(self.records[h]) for h in top},
-                "least": int(self.records[top[-1]])}
+                "least": int(self.records[top[-1]]) if len(top) == LISTED else 0}
 
 
 @dataclass
@@ -160,7 +160,7 @@ def plant(web: Web, now: Crawl, held: list[Crawl], tally: Tally) -> None:
     records = now.records.copy()
     records[host] = now.volumes()[int(web.bucket[host])]  # doubles its bucket
     found_ = flooded(web, replace(now, records=records), held)[int(web.bucket[host])]
-    tally.plant("a host flood", [f.host for f in found_] == [str(host)])
+    tally.plant("a host flood", str(host) in [f.host for f in found_])
     tally.plant("another model's scores", not scored(now.histogram[::-1], now, held))
 
 

@@ -15,6 +15,7 @@ from gristmill.funnel import Plan
 from gristmill.store import Key, PartitionManifest, Store
 
 LISTED = 1000  # hosts that a report lists
+SEVERAL = 3  # earlier crawls without a host say that it is new
 FLOOD = 10.0  # times its usual share of the crawl
 FLOOD_OF_BUCKET = 0.10  # and at least this share of its bucket: a small host may grow as it likes
 
@@ -66,7 +67,8 @@ class Flood:
 def floods(hosts: pa.Table, crawl_records: int, past: Sequence[Mapping[str, Any]], min_docs: int) -> list[Flood]:
     """Hosts of a bucket whose share of the crawl is ``FLOOD`` times what it was; none without earlier crawls.
 
-    A host that no earlier crawl lists is a flood where it is larger than any host of theirs: large hosts come and go.
+    Large hosts come and go, so one that no earlier crawl lists is a flood only where there are ``SEVERAL`` of those and
+    it is twice as large as any host of theirs.
 
     Args:
         hosts: of ``read_hosts``.
@@ -86,7 +88,7 @@ def floods(hosts: pa.Table, crawl_records: int, past: Sequence[Mapping[str, Any]
         share = n / crawl_records
         new = not any(host in p["top"] for p in past)
         largest = max(max(p["top"].values(), default=0) / max(int(p["records"]), 1) for p in past) if new else 0.0
-        if share > max(FLOOD * usual, largest):
+        if share > max(FLOOD * usual, 2 * largest) and (not new or len(past) >= SEVERAL):
             out.append(Flood(host or "", n, share, usual, n / whole))
     return sorted(out, key=lambda f: (-f.records, f.host))
 

@@ -162,7 +162,7 @@ def _buckets(now: Mapping[int, Count], past: Sequence[Past], band: Band, min_doc
                      min(SEEN * float(np.abs(seen).max()), MOST), LARGE_HOSTS if _clump(c, unit) > 1 else 0.0)
         reach = band.width + errors * _together(middle, c, unit)
         low = middle - reach
-        if not value and _nothing(middle, c, unit) < LEVEL:
+        if not value and _nothing(middle, c, unit) < NOTHING:
             low = max(low, math.nextafter(0.0, 1.0))  # nothing at all is no noise, however wide the margin
         out[bucket] = _verdict(value, unit, middle, low, 2.0 if band.one_sided else middle + reach, basis)
     return out
@@ -170,6 +170,7 @@ def _buckets(now: Mapping[int, Count], past: Sequence[Past], band: Band, min_doc
 
 LARGE_HOSTS = 4.0  # errors of hosts that move as one: what the largest hosts of a bucket may do by themselves
 SEEN = 2.0  # times the largest deviation seen is still ordinary
+NOTHING = 0.01  # chance that all hosts of a bucket are dropped, each as if by itself: small ones always keep some
 MOST = 5.0  # errors that are ordinary at most: a bucket that strayed far once must not hide what comes later
 
 

@@ -32,13 +32,14 @@ def test_a_host_ten_times_its_share_is_a_flood():
 
 
 def test_a_new_host_is_a_flood_only_when_it_fills_its_bucket():
-    before = [past(a_org=1000)]
-    assert [f.host for f in floods(hosts(a_org=1000, new_org=1100), 10_000, before, 200)] == ["new.org"]
-    assert floods(hosts(a_org=1000, new_org=900), 10_000, before, 200) == []  # large hosts come and go
+    before = [past(a_org=1000)] * 3
+    assert [f.host for f in floods(hosts(a_org=1000, new_org=2100), 10_000, before, 200)] == ["new.org"]
+    assert floods(hosts(a_org=1000, new_org=2100), 10_000, before[:2], 200) == []  # it may just have been away
+    assert floods(hosts(a_org=1000, new_org=1900), 10_000, before, 200) == []  # large hosts come and go
     assert floods(hosts(a_org=9000, new_org=900), 10_000, before, 200) == []  # under a tenth of its bucket
     assert floods(hosts(a_org=1000, new_org=150), 10_000, before, 200) == []  # too few to matter
     # Not listed before does not mean not there: it may have been just smaller than the last one listed.
-    assert floods(hosts(a_org=1000, new_org=1100), 10_000, [past(a_org=1000, least=120)], 200) == []
+    assert floods(hosts(a_org=1000, new_org=2100), 10_000, [past(a_org=1000, least=220)] * 3, 200) == []
 
 
 def test_a_larger_crawl_is_no_flood_and_a_first_one_has_none():
