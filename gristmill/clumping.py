@@ -3,6 +3,8 @@
 Belongs here: the one measure, as stages report it. Does not belong here: judging with it (``observe/judge.py``).
 """
 
+from typing import Any
+
 import numpy as np
 
 
@@ -16,7 +18,7 @@ def clump(weights: np.ndarray) -> float:
     return float((n * n).sum() / n.sum()) if n.sum() else 1.0
 
 
-def facts(host_id: np.ndarray, n_bytes: np.ndarray) -> dict[str, float]:
+def facts(host_id: np.ndarray, n_bytes: np.ndarray) -> dict[str, Any]:
     """``clump`` and ``clump_bytes`` of documents, as a stage reports them.
 
     By bytes it is the number of documents over that of hosts with equal parts that would scatter as much: documents
