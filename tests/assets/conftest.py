@@ -14,13 +14,19 @@ CRAWL = "CC-TOY-1"
 ROWS = pa.schema([("bucket", pa.int64())])
 
 
+COLUMN = {"lines": "bytes_after", "near": "survives"}
 AFTER_NEAR = ("heuristics", "quality", "semantic", "safety", "contamination", "tokens")
 
 
 def toy_body(part):
     """Only ``near`` drops documents: half of bucket 3, a tenth elsewhere; what it keeps goes on whole."""
-    part.write(pa.table({"bucket": pa.array([part.bucket or 0], pa.int64())}), ROWS)
     kept = 500 if part.bucket == 3 else 900
+    if part.stage.name in COLUMN:  # what the checks read of a stage's rows
+        values = [100] * 1000 if part.stage.name == "lines" else [row < kept for row in range(1000)]
+        rows = pa.table({"bucket": [part.bucket or 0] * 1000, COLUMN[part.stage.name]: values})
+    else:
+        rows = pa.table({"bucket": pa.array([part.bucket or 0], pa.int64())}, ROWS)
+    part.write(rows, rows.schema)
     came = kept if part.stage.name in AFTER_NEAR else 800 if part.stage.name == "shards" else 1000
     lost = 1000 - kept if part.stage.name == "near" else 0
     part.report(docs_in=came, docs_out=came - lost, bytes_in=5000, bytes_out=4000, reasons={"toy": lost})
