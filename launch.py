@@ -78,10 +78,15 @@ def one_command(state: Path) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
+            file.seek(0)
+            holder = file.read(32).strip()
             raise GristmillError(
-                "another gristmill command is running on this instance: wait for it, or stop it, then run again; "
-                "what it has committed is kept"
+                f"another gristmill command is running on this instance{f' (process {holder})' if holder else ''}: "
+                "wait for it, or stop it, then run again; what it has committed is kept"
             ) from error
+        file.truncate(0)
+        file.write(str(os.getpid()))
+        file.flush()
         yield
 
 
@@ -227,6 +232,8 @@ def run(argv: Sequence[str]) -> int:
     args = parse(argv)
     started = time.monotonic()
     hold_connections()
+    if args.landing is not None and not args.landing.strip():
+        raise LandingError("--landing names no place: a folder or s3://bucket/prefix, or leave it out")
     if args.landing and "://" not in args.landing:
         args.landing = str(Path(args.landing).resolve())
     if args.recipe:
@@ -285,7 +292,7 @@ def _run() -> int:
     except OSError as error:  # a place that cannot be read or written
         print(f"gristmill: {sentence(error)}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, dg.DagsterExecutionInterruptedError):  # Ctrl-C, or a terminate signal amid a run
         print("gristmill: stopped; run the same command again to resume", file=sys.stderr)
         return 130
 

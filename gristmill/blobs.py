@@ -398,8 +398,10 @@ def sha256_of(blobs: Blobs, path: str) -> str:
 
 
 def open_blobs(root: str | Path, options: Mapping[str, Any] | None = None) -> Blobs:
-    """A place for bytes: ``s3://bucket/prefix`` or a local folder."""
+    """A place for bytes: ``s3://bucket/prefix`` or a local folder. StoreError: no name, or another kind of place."""
     text = str(root)
+    if not text.strip():  # as an unset variable of a shell leaves it: not the folder one happens to be in
+        raise StoreError("a place without a name: give a folder or s3://bucket/prefix (. is the folder you are in)")
     if text.startswith("s3://"):
         return S3Blobs(text, options)
     if "://" in text:

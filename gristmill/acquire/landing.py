@@ -30,6 +30,9 @@ LISTING = "warc.paths.gz"
 ROBOTS_LISTING = "robotstxt.paths.gz"
 TIERS = ("own_crawl", "cc", "licensed", "code", "academic", "synthetic")
 MAX_NAMED = 10  # missing files named in a message; the rest is a count
+PROBE = 1 << 20  # bytes of a file in which a record must begin
+# gzip with deflate, Zstandard and its skippable frame (a dictionary), LZ4, and the first words of plain records.
+RECORD_MAGIC = (b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd", b"\x2a\x4d\x18", b"\x04\x22\x4d\x18", b"WARC/", b"filedesc:")
 _WARC_NAME = re.compile(r"\.(?:warc|arc)(?:\.(?:gz|zst|zstd|lz4))?$", re.IGNORECASE)
 _DERIVED = re.compile(r"(?:\.(?:wet|wat)(?:\.(?:gz|zst|zstd|lz4))?$)|(?:^|/)(?:wet|wat)/", re.IGNORECASE)
 
@@ -277,6 +280,19 @@ def deal(files: Sequence[Landed], slices: int, range_bytes: int) -> list[Piece]:
     return sorted(dealt, key=lambda p: (p.slice, p.path, p.start))
 
 
+def _no_records(file: Path) -> str | None:
+    """Why a file cannot hold a record: it is empty, or nothing a record begins with is near its beginning.
+
+    A damaged file passes, whatever is damaged: what can be read of it is for the reader to find, and to count.
+    """
+    with file.open("rb") as opened:
+        head = opened.read(PROBE)
+    if not head:
+        return "it is empty"
+    return None if any(magic in head for magic in RECORD_MAGIC) else \
+        "it holds no WARC or ARC record, compressed or plain (its name is all that says so)"
+
+
 def land(files: Iterable[str | Path], name: str, landing_root: str | Path) -> list[str]:
     """Lay loose WARC files out as a crawl: copied, with a listing. Doing it again changes nothing.
 
@@ -300,7 +316,7 @@ def land(files: Iterable[str | Path], name: str, landing_root: str | Path) -> li
     for source in sources:
         if not source.is_file():
             raise LandingError(f"no file {source}")
-        why = refusal(source.name)
+        why = refusal(source.name) or _no_records(source)
         if why:
             raise LandingError(f"{source} is not landed: {why}")
     landing = open_blobs(landing_root)

@@ -7,6 +7,7 @@ shapes of files (``interchange/``).
 import argparse
 import json
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from gristmill.commands.places import add_pipeline, pipeline_of
@@ -159,13 +160,13 @@ def _import(commands: Any) -> None:
     def call(args: argparse.Namespace) -> int:
         from gristmill.interchange.importing import import_jsonl
 
-        landing = args.landing or pipeline_of(args).site.landing
+        landing = pipeline_of(args).site.landing if args.landing is None else args.landing
         done = import_jsonl(args.files, args.name, landing, tier=args.tier, license_id=args.license)
         for bad in done.bad:
             print(f"not read: {bad}")
         print(f"{args.name}: {done.documents} documents landed, {len(done.bad)} lines could not be read")
-        where = f" --pipeline {args.pipeline}" if args.pipeline else ""
-        print(f"next: gristmill run{where} --landing {landing} --crawl {args.name}")
+        where = f" --pipeline {quote(str(args.pipeline))}" if args.pipeline else ""
+        print(f"next: gristmill run{where} --landing {quote(str(landing))} --crawl {args.name}")
         return 1 if done.bad else 0
 
     parser.set_defaults(call=call)

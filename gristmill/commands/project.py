@@ -13,6 +13,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from gristmill.commands.holdouts import add_fields, benchmarks_of, fields_of
@@ -65,8 +66,8 @@ def _land(commands: Any) -> None:
             place = pipeline_of(args).site.landing
         written = land(args.files, args.name, place)
         print(f"{args.name}: {len(written)} file(s) listed in {place}/crawl-data/{args.name}/warc.paths.gz")
-        where = f" --pipeline {args.pipeline}" if args.pipeline else ""
-        print(f"next: gristmill run{where} --landing {place} --crawl {args.name}")
+        where = f" --pipeline {quote(str(args.pipeline))}" if args.pipeline else ""
+        print(f"next: gristmill run{where} --landing {quote(str(place))} --crawl {args.name}")
         return 0
 
     parser.set_defaults(call=call)
@@ -208,7 +209,7 @@ def init(args: argparse.Namespace) -> int:
         "tokenize": {"tokenizer": tokenizer.model_dump(), **split},
     }
     file.write_text(yaml.safe_dump({"site": site, "params": params}, sort_keys=False))
-    print(f"wrote {file}\nnext: gristmill land FILE.warc.gz... --as NAME --pipeline {file}")
+    print(f"wrote {file}\nnext: gristmill land FILE.warc.gz... --as NAME --pipeline {quote(str(file))}")
     return 0
 
 

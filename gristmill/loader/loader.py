@@ -300,9 +300,15 @@ class TokenLoader:
 
         Args:
             step: steps that training has finished, when batches are read ahead of it; what was handed out otherwise.
+
+        Raises:
+            CheckpointError: a step outside the run, which could never be loaded.
         """
+        finished = self.step if step is None else index(step)
+        if not 0 <= finished <= self.schedule.steps:
+            raise CheckpointError(f"step {finished} is outside the run's {self.schedule.steps} steps")
         return {
-            "format": FORMAT, "global_step": self.step if step is None else int(step), "pins": self.manifest.pins(),
+            "format": FORMAT, "global_step": finished, "pins": self.manifest.pins(),
             "skips": self.skips.state(),
         }
 

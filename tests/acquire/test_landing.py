@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gristmill.acquire import landing
 from gristmill.acquire.landing import Landed
 from gristmill.blobs import LocalBlobs, S3Blobs
-from gristmill.errors import LandingError
+from gristmill.errors import LandingError, StoreError
 from tests.acquire.warcs import ten
 
 
@@ -192,6 +192,17 @@ def test_land_refuses_to_overwrite(tmp_path):
         landing.land(files[:2], "MINE-1", root)
 
 
+def test_a_damaged_file_is_landed(tmp_path):
+    file, other = files_in(tmp_path / "in", 2)
+    file.write_bytes(b"\x00" * 20 + file.read_bytes()[20:] + other.read_bytes())
+    assert len(landing.land([file], "M", tmp_path / "landing")) == 1
+
+
+def test_a_place_without_a_name_is_refused(tmp_path):
+    with pytest.raises(StoreError, match="without a name"):
+        landing.land(files_in(tmp_path / "in", 1), "M", "")
+
+
 def test_land_takes_two_files_of_one_name(tmp_path):
     one, two = files_in(tmp_path / "a", 1)[0], files_in(tmp_path / "b", 2)[1].rename(tmp_path / "b" / "f0.warc.gz")
     listed = landing.land([one, two], "M", tmp_path / "landing")
@@ -212,11 +223,14 @@ def test_an_interrupted_landing_is_resumed(tmp_path):
 @pytest.mark.parametrize(("files", "crawl", "message"), [
     (["gone.warc.gz"], "M", "no file"), ([], "M", "no file to land"), (["x.warc.wet.gz"], "M", "WET"),
     (["x.txt"], "M", "not named as a WARC"), (["f0.warc.gz"], "a|b", "cannot name a crawl"),
+    (["empty.warc.gz"], "M", "it is empty"), (["hello.warc.gz"], "M", "holds no WARC or ARC record"),
 ])
 def test_what_cannot_be_landed(tmp_path, files, crawl, message):
     files_in(tmp_path, 1)
     for extra in ("x.warc.wet.gz", "x.txt"):
         (tmp_path / extra).write_bytes(b"x")
+    (tmp_path / "empty.warc.gz").touch()
+    (tmp_path / "hello.warc.gz").write_bytes(b"hello")
     with pytest.raises(LandingError, match=message):
         landing.land([tmp_path / f for f in files], crawl, tmp_path / "landing")
     assert not (tmp_path / "landing" / "crawl-data").exists()

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import IO
 
 import pytest
 import yaml
@@ -51,9 +52,9 @@ class Home:
         return subprocess.run(self.command(*arguments), env=self.env, cwd=ROOT, capture_output=True, text=True,
                               timeout=500)
 
-    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
+    def start(self, *arguments: str, said: IO[bytes] | int = subprocess.DEVNULL) -> subprocess.Popen[bytes]:
         return subprocess.Popen(self.command(*arguments), env=self.env, cwd=ROOT, stdout=subprocess.DEVNULL,
-                                stderr=subprocess.DEVNULL, start_new_session=True)
+                                stderr=said, start_new_session=True)
 
     def change(self, stage: str, **values: object) -> None:
         data = yaml.safe_load(self.pipeline.read_text())
@@ -209,18 +210,27 @@ def held(lock: Path) -> bool:
     return False
 
 
-def test_two_commands_at_once_the_second_is_told(taken):
-    first = taken.start("run", "--crawl", CRAWL, "--force")
+def test_two_commands_at_once_the_second_is_told(taken, tmp_path):
+    lock = taken.folder / "demo" / "state" / "launch.lock"
+    with (tmp_path / "said").open("wb") as said:
+        first = taken.start("run", "--crawl", CRAWL, "--force", said=said)
     try:
         deadline = time.time() + 60
-        while not held(taken.folder / "demo" / "state" / "launch.lock") and time.time() < deadline:
+        while not held(lock) and time.time() < deadline:
             time.sleep(0.1)
         second = taken.run("run", "--crawl", CRAWL)
         assert second.returncode == 1
-        assert "another gristmill command is running" in second.stderr
+        holder = re.search(r"another gristmill command is running on this instance \(process (\d+)\)", second.stderr)
+        assert holder, second.stderr
+        os.kill(int(holder[1]), signal.SIGTERM)
+        assert first.wait(60) == 130
+        end = (tmp_path / "said").read_text()
+        assert "run the same command again to resume" in end
+        assert "Traceback" not in end
     finally:
-        os.killpg(first.pid, signal.SIGKILL)
-        first.wait()
+        if first.poll() is None:
+            os.killpg(first.pid, signal.SIGKILL)
+            first.wait()
     third = taken.run("run", "--crawl", CRAWL)
     assert third.returncode == 0, third.stderr[-3000:]
 

@@ -285,8 +285,11 @@ def test_what_is_not_a_state_is_refused(plain, state):
 
 def test_a_step_past_the_end_is_refused_and_the_end_is_an_end(plain):
     loader = TokenLoader(plain.root, "v1")
-    with pytest.raises(CheckpointError, match="outside"):
-        loader.load_state_dict(loader.state_dict(loader.steps + 1))
+    for step in (-1, loader.steps + 1):
+        with pytest.raises(CheckpointError, match="outside"):
+            loader.state_dict(step)
+        with pytest.raises(CheckpointError, match="outside"):
+            loader.load_state_dict({**loader.state_dict(), "global_step": step})
     with pytest.raises(CheckpointError, match="not a loader's state"):
         loader.load_state_dict({**loader.state_dict(), "global_step": 3.7})
     loader.load_state_dict(loader.state_dict(loader.steps))
