@@ -308,11 +308,12 @@ def growth(report: Report, folder: Path, scale: float) -> None:
     spent: list[float] = []
     memory: list[float] = []
     for n in sizes:
-        place = str(folder / f"crawl{n}")
-        land(Path(place), n)
-        few = n <= 100_000 * scale  # so short that a run is not enough
-        runs = [run_own("bench.dedup_growth", ["run", place, str(n)], timeout=3000) for _ in range(3 if few else 1)]
-        found = min(runs, key=lambda r: r["us_per_doc"])
+        runs = []
+        for attempt in range(3 if n <= 100_000 * scale else 1):  # so short that a run is not enough
+            place = folder / f"crawl{n}-{attempt}"  # a store that has the bytes is spared their writing
+            land(place, n)
+            runs.append(run_own("bench.dedup_growth", ["run", str(place), str(n)], timeout=3000))
+        found = sorted(runs, key=lambda r: r["us_per_doc"])[len(runs) // 2]
         spent.append(found["us_per_doc"] * n)
         memory.append(found["_peak_rss_mb"])
         report.add(f"growth, us of CPU a document, start included: {n:,} documents, exact to band index", spent[-1] / n,
@@ -320,8 +321,9 @@ def growth(report: Report, folder: Path, scale: float) -> None:
     more = [(spent[i + 1] - spent[i]) / (sizes[i + 1] - sizes[i]) for i in range(2)]
     report.add(f"growth, us of CPU a further document: {sizes[1]:,} to {sizes[2]:,}, and (theirs) {sizes[0]:,} to "
                f"{sizes[1]:,}", more[1], more[0], more[1] / more[0], "within 15 %", abs(more[1] / more[0] - 1) <= 0.15)
-    report.add(f"growth, peak MB: {sizes[2]:,} documents, and (theirs) {sizes[0]:,}", memory[2], memory[0],
-               memory[2] / memory[0], "<= 2 x", memory[2] <= 2 * memory[0])
+    report.add(f"growth, peak MB of a worker: {sizes[2]:,} documents in {found['buckets']} buckets", memory[2],
+               ratio=memory[2] / 1024, bar="<= 1,024", holds=memory[2] <= 1024,
+               note="a worker holds a bucket: a larger crawl has more of them, not larger ones")
 
 
 def main() -> None:
