@@ -6,6 +6,7 @@ belong here: anything that the UI or the library could not do as well.
 
 import argparse
 import os
+import signal
 import socket
 import sys
 import time
@@ -264,6 +265,7 @@ def run(argv: Sequence[str]) -> int:
 
 def main() -> int:
     """Run, and print a person's error without a traceback."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # where Dagster does not listen, as Ctrl-C
     with printing():
         return _run()
 
