@@ -1,6 +1,6 @@
 """One pass over HTML bytes: tokens, and which element each belongs to, without building a tree.
 
-Belongs here: the tokenizer and the nesting of elements (implied end tags, scopes), as Numba kernels over bytes. They
+Belongs here: the tokenizer, as Numba kernels over bytes. It and the nesting of elements (``nesting.py``)
 follow the HTML standard (https://html.spec.whatwg.org/#parsing) where that decides what text is in which element, and
 not in foster parenting, the adoption agency and foreign content. A page of any depth costs the same: nothing recurses.
 Does not belong here: what is done with elements (``sanitize.py``, ``blocks.py``).
@@ -15,7 +15,7 @@ from functools import cache
 import numpy as np
 from numba import njit, uint8, uint64
 
-from gristmill.extract import hints, tags
+from gristmill.extract import hints, nesting, tags
 
 TEXT, START, END, RAW, SKIPPED = 0, 1, 2, 3, 4
 # Columns of ``Scan.attrs``: byte ranges of attribute values in the page; -1 where absent.
@@ -28,9 +28,6 @@ _N_CLASS, _N_ID, _N_STYLE, _N_TYPE, _N_HIDDEN, _N_HREF, _N_ROLE, _N_PROP, _N_ARI
 _N_ARIA_REST = uint64(tags.packed("aria-hidden")[1])
 _MIX, _MIX_REST, _TOO_LONG = uint64(tags.MIX), uint64(tags.MIX_REST), uint64(0xFFFFFFFFFFFFFFFF)
 _TAG_SLOTS = 1024
-_P, _LI, _DT, _DD, _TR, _TD, _TH, _OPTION = (tags.ID[n] for n in ("p", "li", "dt", "dd", "tr", "td", "th", "option"))
-_UL, _OL, _DL, _TABLE, _HTML, _BODY, _A = (tags.ID[n] for n in ("ul", "ol", "dl", "table", "html", "body", "a"))
-_THEAD, _TBODY, _TFOOT = (tags.ID[n] for n in ("thead", "tbody", "tfoot"))
 _SCRIPT = np.frombuffer(b"script", np.uint8)
 _LOWER = np.arange(256, dtype=np.uint8)
 _LOWER[65:91] += 32
@@ -40,7 +37,6 @@ _LETTER[65:91] = _LETTER[97:123] = np.arange(97, 123)
 _STOPS = np.zeros(256, np.uint8)  # what ends a name; 2 where it may begin an attribute's name
 _STOPS[[9, 10, 12, 13, 32, 47, 62]] = 1
 _STOPS[61] = 2
-_REACH = 256  # how far up an end tag looks for its element
 
 
 @dataclass(frozen=True)
@@ -122,7 +118,7 @@ def scan(page: bytes) -> Scan:
     n = _tokens(buf, tag_keys, tag_values, hint_keys, hint_values, tags.FLAGS, kind, tag, start, end, attrs, flags,
     hint)
     parent, close, depth = np.empty(n, np.int32), np.full(n, n, np.int32), np.zeros(n, np.int32)
-    _nest(kind[:n], tag[:n], tags.FLAGS, flags, parent, close, depth)
+    nesting.nest(kind[:n], tag[:n], tags.FLAGS, flags, parent, close, depth)
     return Scan(page, buf, kind[:n], tag[:n], start[:n], end[:n], attrs[:n], flags[:n], hint[:n], parent, close, depth)
 
 
@@ -407,85 +403,3 @@ def _tokens(buf, tag_keys, tag_values, hint_keys, hint_values, tag_flags,  # typ
                 t += 1
             i = j
     return t
-
-
-@njit(cache=True, nogil=True)
-def _implied(stack, size, tag, name, tag_flags):  # type: ignore[no-untyped-def]
-    """New size of the stack after a start tag of ``name`` has closed what it implies the end of."""
-    if tag_flags[name] & 16:
-        for d in range(size - 1, max(size - 64, -1), -1):  # an open p
-            at = tag[stack[d]]
-            if at == _P:
-                size = d
-                break
-            if tag_flags[at] & 32 or at == _BODY:
-                break
-    if name == _LI or name == _DT or name == _DD or name == _OPTION:
-        for d in range(size - 1, max(size - 64, -1), -1):
-            at = tag[stack[d]]
-            if at == name or (name == _DT and at == _DD) or (name == _DD and at == _DT):
-                return d
-            if at == _UL or at == _OL or at == _DL or tag_flags[at] & 32:
-                break
-    elif name == _TR or name == _TD or name == _TH or name == _TBODY or name == _THEAD or name == _TFOOT:
-        for d in range(size - 1, max(size - 256, -1), -1):
-            at = tag[stack[d]]
-            if at == _TABLE:
-                break
-            cell = at == _TD or at == _TH
-            row = at == _TR
-            group = at == _TBODY or at == _THEAD or at == _TFOOT
-            if cell or (row and name != _TD and name != _TH) or (group and name != _TD and name != _TH and name != _TR):
-                size = d
-            if (row and (name == _TD or name == _TH)) or (group and name == _TR):
-                break
-    elif 17 <= name <= 22 and size and 17 <= tag[stack[size - 1]] <= 22:  # a heading in a heading
-        return size - 1
-    elif name == _A:
-        for d in range(size - 1, max(size - 16, -1), -1):
-            at = tag[stack[d]]
-            if at == _A:
-                return d
-            if tag_flags[at] & 8:
-                break
-    return size
-
-
-@njit(cache=True, nogil=True)
-def _nest(kind, tag, tag_flags, flags, parent, close, depth):  # type: ignore[no-untyped-def]
-    """Fill the parent of every token, and the closing token and depth of every element."""
-    n = len(kind)
-    stack = np.empty(n + 1, np.int32)
-    size = 0
-    for t in range(n):
-        name = tag[t]
-        if kind[t] == 1:
-            kept = _implied(stack, size, tag, name, tag_flags)
-            for d in range(kept, size):
-                close[stack[d]] = t
-            size = kept
-            parent[t] = stack[size - 1] if size else -1
-            depth[t] = size
-            if tag_flags[name] & 1 or (name == 0 and flags[t] & 8):
-                close[t] = t
-            else:
-                stack[size] = t
-                size += 1
-            continue
-        parent[t] = stack[size - 1] if size else -1
-        if kind[t] != 2 or name == _BODY or name == _HTML:
-            continue
-        special = tag_flags[name] & 8
-        barrier = tag_flags[name] & 32 or name == _TR or name == _TBODY or name == _THEAD or name == _TFOOT
-        for d in range(size - 1, max(size - _REACH, -1), -1):
-            at = tag[stack[d]]
-            if at == name:
-                for e in range(d, size):
-                    close[stack[e]] = t
-                parent[t] = stack[d]
-                size = d
-                break
-            if tag_flags[at] & 8 and not special:
-                break
-            if tag_flags[at] & 32 and not barrier:
-                break
