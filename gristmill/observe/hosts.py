@@ -68,7 +68,8 @@ def floods(hosts: pa.Table, crawl_records: int, past: Sequence[Mapping[str, Any]
     """Hosts of a bucket whose share of the crawl is ``FLOOD`` times what it was; none without earlier crawls.
 
     Large hosts come and go, so one that no earlier crawl lists is a flood only where there are ``SEVERAL`` of those and
-    it is twice as large as any host of theirs.
+    it is twice as large as any host of theirs; where one of theirs was most of the crawl (twice that is no share at
+    all), where it has half of what that one left.
 
     Args:
         hosts: of ``read_hosts``.
@@ -88,7 +89,7 @@ def floods(hosts: pa.Table, crawl_records: int, past: Sequence[Mapping[str, Any]
         share = n / crawl_records
         new = not any(host in p["top"] for p in past)
         largest = max(max(p["top"].values(), default=0) / max(int(p["records"]), 1) for p in past) if new else 0.0
-        if share > max(FLOOD * usual, 2 * largest) and (not new or len(past) >= SEVERAL):
+        if share > max(FLOOD * usual, min(2 * largest, (1 + largest) / 2)) and (not new or len(past) >= SEVERAL):
             out.append(Flood(host or "", n, share, usual, n / whole))
     return sorted(out, key=lambda f: (-f.records, f.host))
 

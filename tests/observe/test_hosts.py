@@ -42,6 +42,12 @@ def test_a_new_host_is_a_flood_only_when_it_fills_its_bucket():
     assert floods(hosts(a_org=1000, new_org=2100), 10_000, [past(a_org=1000, least=220)] * 3, 200) == []
 
 
+def test_a_new_host_floods_a_small_crawl_that_one_host_filled_before():
+    before = [past(a_org=5500)] * 3  # of 10,000: no share is twice that
+    assert [f.host for f in floods(hosts(new_org=7800), 10_000, before, 200)] == ["new.org"]
+    assert floods(hosts(new_org=7700), 10_000, before, 200) == []
+
+
 def test_a_larger_crawl_is_no_flood_and_a_first_one_has_none():
     assert floods(hosts(a_org=30_000), 300_000, [past(a_org=1000)], 200) == []
     assert floods(hosts(a_org=30_000), 30_000, [], 200) == []
