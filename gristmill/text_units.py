@@ -186,39 +186,48 @@ def word_hashes(buf, start, end, table, hashes, starts, ends):  # type: ignore[n
     h = uint64(0x9E3779B97F4A7C15)
     inside = False
     first = start
-    last = start
     i = start
     while i < end:
+        c = uint32(buf[i])
+        if c < uint32(0x80):
+            # Where words end is what no processor predicts, so ASCII has no branch for it: the word so far is written
+            # at every byte, and a separator merely moves on.
+            t = table[c]
+            word = (t >> uint32(24)) == uint32(1)
+            n += inside and not word
+            h = (h ^ uint64(t & uint32(0xFFFFFF))) * uint64(0x100000001B3) if word else uint64(0x9E3779B97F4A7C15)
+            first = first if inside else i
+            i += 1
+            hashes[n] = h
+            starts[n] = first
+            ends[n] = i
+            inside = word
+            continue
         at = i
         c, i = decode(buf, i)
         t = table[c] if c < uint32(0x34000) else uint32(0)
         kind = t >> uint32(24)
-        if kind == 1:
-            if not inside:
-                first = at
-                inside = True
-            h = (h ^ uint64(t & uint32(0xFFFFFF))) * uint64(0x100000001B3)
-            last = i
-            continue
         if kind == 3:
             continue
-        if inside:
-            hashes[n] = mix64(h)
+        if kind == 1:
+            h = (h ^ uint64(t & uint32(0xFFFFFF))) * uint64(0x100000001B3)
+            first = first if inside else at
+            hashes[n] = h
             starts[n] = first
-            ends[n] = last
-            n += 1
-            h = uint64(0x9E3779B97F4A7C15)
-            inside = False
+            ends[n] = i
+            inside = True
+            continue
+        n += inside
         if kind == 2:
-            hashes[n] = mix64((h ^ uint64(t & uint32(0xFFFFFF))) * uint64(0x100000001B3))
+            hashes[n] = (uint64(0x9E3779B97F4A7C15) ^ uint64(t & uint32(0xFFFFFF))) * uint64(0x100000001B3)
             starts[n] = at
             ends[n] = i
             n += 1
-    if inside:
-        hashes[n] = mix64(h)
-        starts[n] = first
-        ends[n] = last
-        n += 1
+        h = uint64(0x9E3779B97F4A7C15)
+        inside = False
+    n += inside
+    for k in range(n):
+        hashes[k] = mix64(hashes[k])
     return n
 
 

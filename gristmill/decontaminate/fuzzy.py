@@ -35,29 +35,47 @@ def slot(keys, x):  # type: ignore[no-untyped-def]
 
 
 @njit(inline="always")
-def step_of(n):  # type: ignore[no-untyped-def]
-    """The polynomial's step to the power ``n``: what the word that leaves a window of ``n`` is taken off by."""
-    top = uint64(1)
-    for _ in range(n):
-        top *= uint64(0xFF51AFD7ED558CCD)
-    return top
-
-
-@njit(inline="always")
-def roll(rolled, hashes, w, n, top):  # type: ignore[no-untyped-def]
-    """The polynomial over the last ``n`` words, moved on to word ``w``. The one rolling hash of documents."""
-    rolled = rolled * uint64(0xFF51AFD7ED558CCD) + hashes[w]
-    if w >= n:
-        rolled -= hashes[w - n] * top
-    return rolled
+def gram(hashes, w, n):  # type: ignore[no-untyped-def]
+    """Hash of the ``n`` words that end with word ``w``, as the index has it."""
+    x = uint64(0)
+    for k in range(w - n + 1, w + 1):
+        x = x * uint64(0xFF51AFD7ED558CCD) + hashes[k]
+    return mix64(x ^ uint64(n))
 
 
 @njit(cache=True, nogil=True)
-def hits_of(hashes, nw, n, bloom, keys, first, count, spans, places, out, seen, touched):  # type: ignore[no-untyped-def]
-    """Shingles of a document that are in the index.
+def candidates(hashes, nw, n, gate, out):  # type: ignore[no-untyped-def]
+    """Words of a document at which any n-gram of the index may end: a few in a hundred, and nothing else is looked up.
 
     Args:
         hashes, nw: the document's words.
+        n, gate: the index's ``gate_n`` and ``gate``.
+        out: int32, at least ``nw`` + 1 long; filled with the words, in order.
+
+    Returns:
+        How many there are.
+    """
+    top = uint64(1)  # the step of the polynomial to the power n - 1: the weight of the window's first word
+    for _ in range(n - 1):
+        top *= uint64(0xFF51AFD7ED558CCD)
+    m, rolled = 0, uint64(0)
+    for w in range(min(n - 1, nw)):
+        rolled = rolled * uint64(0xFF51AFD7ED558CCD) + hashes[w]
+    for w in range(n - 1, nw):
+        rolled = rolled * uint64(0xFF51AFD7ED558CCD) + hashes[w]
+        out[m] = w
+        m += in_bloom(gate, mix64(rolled ^ uint64(n)))
+        rolled -= hashes[w - n + 1] * top
+    return m
+
+
+@njit(cache=True, nogil=True)
+def hits_of(hashes, at, n_at, n, bloom, keys, first, count, spans, places, out, seen, touched):  # type: ignore[no-untyped-def]
+    """Shingles of a document that are in the index.
+
+    Args:
+        hashes: of the document's words.
+        at, n_at: of ``candidates``.
         out: int32 (m, 3): span, word position, number of the shingle; filled.
         seen: int32 (spans), zeroed; counts hits of each.
         touched: int32 (spans); the spans with a hit.
@@ -66,12 +84,11 @@ def hits_of(hashes, nw, n, bloom, keys, first, count, spans, places, out, seen, 
         How many hits and touched spans; (-1, 0) when ``out`` is too small (``seen`` is then left as it was).
     """
     m, t = 0, 0
-    top, rolled = step_of(n), uint64(0)
-    for w in range(nw):
-        rolled = roll(rolled, hashes, w, n, top)
+    for c in range(n_at):
+        w = at[c]
         if w < n - 1:
             continue
-        x = mix64(rolled ^ uint64(n))
+        x = gram(hashes, w, n)
         if not in_bloom(bloom, x):
             continue
         p = slot(keys, x)

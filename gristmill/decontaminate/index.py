@@ -56,6 +56,8 @@ class Index:
     long: Grams
     short: Grams
     fuzzy: Grams
+    gate: np.ndarray  # uint64: bloom filter of the last ``gate_n`` words of every n-gram of the three
+    gate_n: int
     not_checkable: tuple[tuple[str, str, str, str], ...]  # benchmark, item, span, why
 
     @property
@@ -126,6 +128,12 @@ def _add_to_bloom(keys, bloom):  # type: ignore[no-untyped-def]
         bloom[((x >> uint64(32)) * blocks) >> uint64(32)] |= bits
 
 
+def _bloom(keys: np.ndarray, bits_per_key: float) -> np.ndarray:
+    out = np.zeros(max(1, math.ceil(len(keys) * bits_per_key / 64)), np.uint64)
+    _add_to_bloom(keys, out)
+    return out
+
+
 def _grams(keys: np.ndarray, spans: np.ndarray, places: np.ndarray, bits_per_key: float) -> Grams:
     """Map of postings; of a key's several places in one span the first is kept."""
     order = np.lexsort((places, spans, keys))
@@ -142,9 +150,7 @@ def _grams(keys: np.ndarray, spans: np.ndarray, places: np.ndarray, bits_per_key
     _fill(distinct, table, slots)
     begins, counts = np.zeros(size, np.int64), np.zeros(size, np.int32)
     begins[slots], counts[slots] = first, count
-    bloom = np.zeros(max(1, math.ceil(len(distinct) * bits_per_key / 64)), np.uint64)
-    _add_to_bloom(distinct, bloom)
-    return Grams(bloom, table, begins, counts, spans.astype(np.int32), places.astype(np.int32))
+    return Grams(_bloom(distinct, bits_per_key), table, begins, counts, spans.astype(np.int32), places.astype(np.int32))
 
 
 def build(items: Iterable[Item], params: DecontaminateParams) -> Index:
@@ -176,9 +182,9 @@ def build(items: Iterable[Item], params: DecontaminateParams) -> Index:
     is_short = ~is_long & (length >= least)
     position = np.arange(len(hashes)) - offsets[:-1][span_of] if rows else np.zeros(0, np.int64)
 
-    use = good[params.n] & is_long[span_of]
+    used = np.flatnonzero(good[params.n] & is_long[span_of])
     bits = params.bits_per_key
-    long = _grams(keys[params.n][use], span_of[use], position[use], bits)
+    long = _grams(keys[params.n][used], span_of[used], position[used], bits)
     # A short span must occur whole, so one telling n-gram of it is enough to find it: the first.
     use = good[params.short_n] & is_short[span_of]
     chosen = np.flatnonzero(use)
@@ -188,6 +194,11 @@ def build(items: Iterable[Item], params: DecontaminateParams) -> Index:
     # Shingles are numbered within their span; what counts are distinct ones.
     fuzzy, shingles = _shingles(keys[params.fuzzy_n], good[params.fuzzy_n], span_of, len(rows),
                                 params.fuzzy_min_shingles, bits)
+    # The shortest n-gram that ends where one of these does: what is not among those ends none of them.
+    gate_n = min(keys)
+    ends = [used + params.n, chosen + params.short_n,
+            np.flatnonzero(good[params.fuzzy_n] & (shingles > 0)[span_of]) + params.fuzzy_n]
+    gate = _bloom(np.unique(keys[gate_n][np.concatenate(ends) - gate_n]), bits)
 
     running = np.zeros(len(hashes) + len(rows), np.int64)
     told = np.concatenate([[0], np.cumsum(good[params.n])])
@@ -200,7 +211,7 @@ def build(items: Iterable[Item], params: DecontaminateParams) -> Index:
     need = np.where(is_long, np.where(unspaced, params.min_run_unspaced, params.min_run), 0).astype(np.int32)
     benchmark, item, span, text = zip(*rows) if rows else ((), (), (), ())
     return Index(params, benchmark, item, span, text, hashes, offsets, running, need, shingles, unspaced, long, short,
-                 fuzzy, tuple(missing))
+                 fuzzy, gate, gate_n, tuple(missing))
 
 
 def _words(buf: np.ndarray, byte_offsets: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

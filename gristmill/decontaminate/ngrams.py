@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 from numba import njit, uint64
 
-from gristmill.decontaminate.fuzzy import hits_of, in_bloom, roll, slot, step_of, windows
+from gristmill.decontaminate.fuzzy import candidates, gram, hits_of, in_bloom, slot, windows
 from gristmill.decontaminate.index import Index
-from gristmill.text_units import mix64, packed, text_buffers, word_hashes
+from gristmill.text_units import packed, text_buffers, word_hashes
 
 NGRAM, SHORT_SPAN, FUZZY = "ngram", "short", "fuzzy"
 
@@ -49,11 +49,12 @@ def _grow(hashes, nw, a, words, begin, end, pos):  # type: ignore[no-untyped-def
 
 
 @njit(cache=True, nogil=True)
-def _exact(hashes, nw, n, is_short, bloom, keys, first, count,  # type: ignore[no-untyped-def]
+def _exact(hashes, nw, at, n_at, n, is_short, bloom, keys, first, count,  # type: ignore[no-untyped-def]
            spans, places, words, offsets, telling, need, n_long, diagonal, reach, base, best, touched, t):
     """Matches of one document by n-grams of length ``n``, the longest of each span, into ``best``.
 
     Args:
+        at, n_at: of ``candidates``.
         diagonal, reach: int64 (spans): the last diagonal compared for a span (plus ``base``) and how far.
         best: int64 (spans, 3): length, first word in the document, first word in the span; length 0 is none.
         touched, t: spans with a match, and how many.
@@ -61,12 +62,11 @@ def _exact(hashes, nw, n, is_short, bloom, keys, first, count,  # type: ignore[n
     Returns:
         The new ``t``.
     """
-    top, rolled = step_of(n), uint64(0)
-    for w in range(nw):
-        rolled = roll(rolled, hashes, w, n, top)
+    for c in range(n_at):
+        w = at[c]
         if w < n - 1:
             continue
-        x = mix64(rolled ^ uint64(n))
+        x = gram(hashes, w, n)
         if not in_bloom(bloom, x):
             continue
         p = slot(keys, x)
@@ -95,7 +95,7 @@ def _exact(hashes, nw, n, is_short, bloom, keys, first, count,  # type: ignore[n
 
 
 @njit(cache=True, nogil=True)
-def _probe(buf, byte_offsets, table, words, offsets, telling,  # type: ignore[no-untyped-def]
+def _probe(buf, byte_offsets, table, gate, n_gate, words, offsets, telling,  # type: ignore[no-untyped-def]
            need, shingles, lengths, lb, lk, lf, lc, ls, lp, sb, sk, sf, sc, ss, sp, fb, fk, ff, fc, fs, fp,
            n_long, n_short, n_fuzzy, least, stretch, out):
     """All documents. ``out`` float64 (m, 8): doc, span, method, run, containment, start, end, whole. -1: too small."""
@@ -104,6 +104,7 @@ def _probe(buf, byte_offsets, table, words, offsets, telling,  # type: ignore[no
     for d in range(byte_offsets.shape[0] - 1):
         size = max(size, byte_offsets[d + 1] - byte_offsets[d])
     hashes, starts, ends = np.empty(size + 1, np.uint64), np.empty(size + 1, np.int64), np.empty(size + 1, np.int64)
+    at = np.empty(size + 1, np.int32)
     diagonal, reach = np.full(n_spans, np.int64(-(1 << 62))), np.zeros(n_spans, np.int64)
     best, taken = np.zeros((n_spans, 3), np.int64), np.zeros(n_spans, np.bool_)
     touched, seen, start = np.zeros(n_spans, np.int32), np.zeros(n_spans, np.int32), np.zeros(n_spans, np.int64)
@@ -113,9 +114,13 @@ def _probe(buf, byte_offsets, table, words, offsets, telling,  # type: ignore[no
     m, base = 0, 0
     for d in range(byte_offsets.shape[0] - 1):
         nw = word_hashes(buf, byte_offsets[d], byte_offsets[d + 1], table, hashes, starts, ends)
-        t = _exact(hashes, nw, n_long, False, lb, lk, lf, lc, ls, lp, words, offsets, telling, need, n_long,
+        n_at = candidates(hashes, nw, n_gate, gate, at)
+        if n_at == 0:
+            base += nw + 1
+            continue
+        t = _exact(hashes, nw, at, n_at, n_long, False, lb, lk, lf, lc, ls, lp, words, offsets, telling, need, n_long,
                    diagonal, reach, base, best, touched, 0)
-        t = _exact(hashes, nw, n_short, True, sb, sk, sf, sc, ss, sp, words, offsets, telling, need, n_long,
+        t = _exact(hashes, nw, at, n_at, n_short, True, sb, sk, sf, sc, ss, sp, words, offsets, telling, need, n_long,
                    diagonal, reach, base, best, touched, t)
         base += nw + 1  # diagonals of different documents never meet
         if m + t > out.shape[0]:
@@ -131,10 +136,10 @@ def _probe(buf, byte_offsets, table, words, offsets, telling,  # type: ignore[no
             m += 1
             taken[s] = True
         exact = m - t
-        h, u = hits_of(hashes, nw, n_fuzzy, fb, fk, ff, fc, fs, fp, hits, seen, touched)
+        h, u = hits_of(hashes, at, n_at, n_fuzzy, fb, fk, ff, fc, fs, fp, hits, seen, touched)
         while h < 0:
             hits, bucket = np.empty((2 * hits.shape[0], 3), np.int32), np.empty((2 * hits.shape[0], 2), np.int32)
-            h, u = hits_of(hashes, nw, n_fuzzy, fb, fk, ff, fc, fs, fp, hits, seen, touched)
+            h, u = hits_of(hashes, at, n_at, n_fuzzy, fb, fk, ff, fc, fs, fp, hits, seen, touched)
         r = windows(hits, h, seen, touched, u, shingles, lengths, least, stretch, n_fuzzy, taken, bucket, start, live,
                     result)
         for k in range(exact, m):
@@ -169,7 +174,7 @@ def probe(index: Index, texts: pa.Array | pa.ChunkedArray) -> list[Match]:
     size = 1024
     while True:
         out = np.empty((size, 8), np.float64)  # exact below 2^53
-        m = int(kernel(buf, byte_offsets, packed(), index.hashes, index.offsets, index.telling, index.need,
+        m = int(kernel(buf, byte_offsets, packed(), index.gate, index.gate_n, index.hashes, index.offsets, index.telling, index.need,
                        index.shingles, lengths, *grams, p.n, p.short_n, p.fuzzy_n, p.fuzzy_containment,
                        p.fuzzy_window, out))
         if m >= 0:

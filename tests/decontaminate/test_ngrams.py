@@ -1,6 +1,8 @@
 import random
 import time
+from dataclasses import replace
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -199,6 +201,18 @@ def test_runs_are_those_of_brute_force(seed):
         tokens[rng.randrange(len(tokens))] = "other"
     page = " ".join(tokens)
     assert {(m.span, m.run) for m in matches(index, page) if m.method != FUZZY} == plain_runs(index, page)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 10_000), st.sampled_from(sorted(FORMS)), st.sampled_from([{}, {"short_n": 4}, {"fuzzy_n": 9}]))
+def test_the_filter_in_front_hides_nothing(seed, form, sizes):
+    rng = random.Random(seed)
+    index = index_of(*(item(prose(seed + i, rng.randrange(1, 5)), i) for i in range(8)), **sizes)
+    texts = pa.array([embedded(FORMS[form](t)) for t in index.text] + [prose(seed + i, 3) for i in range(4, 12)],
+                     pa.large_string())
+    found = probe(index, texts)
+    assert found
+    assert found == probe(replace(index, gate=np.full(1, 2**64 - 1, np.uint64)), texts)
 
 
 @pytest.mark.parametrize("text", ["", " ", "x " * 100_000, "the cat " * 60_000, "x" * 200_000, "\n" * 200_000,
