@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from numba import njit, uint64
+from numba import njit
 
 from gristmill.decontaminate.fuzzy import candidates, gram, hits_of, in_bloom, slot, windows
 from gristmill.decontaminate.index import Index
@@ -174,9 +174,9 @@ def probe(index: Index, texts: pa.Array | pa.ChunkedArray) -> list[Match]:
     size = 1024
     while True:
         out = np.empty((size, 8), np.float64)  # exact below 2^53
-        m = int(kernel(buf, byte_offsets, packed(), index.gate, index.gate_n, index.hashes, index.offsets, index.telling, index.need,
-                       index.shingles, lengths, *grams, p.n, p.short_n, p.fuzzy_n, p.fuzzy_containment,
-                       p.fuzzy_window, out))
+        m = int(kernel(buf, byte_offsets, packed(), index.gate, index.gate_n, index.hashes, index.offsets,
+                       index.telling, index.need, index.shingles, lengths, *grams, p.n, p.short_n, p.fuzzy_n,
+                       p.fuzzy_containment, p.fuzzy_window, out))
         if m >= 0:
             break
         size *= 4

@@ -28,16 +28,25 @@ def rules(sheet: bytes) -> list[tuple[str, str]]:
     if b"/*" in sheet or b"@" in sheet:
         buf = plain(buf)
         sheet = buf.tobytes()
+    places = np.empty((sheet.count(b"{"), 3), np.int64)
+    found = _rules(buf, places)
     return [(sheet[a:b].decode("utf-8", "replace"), sheet[b + 1 : c].decode("utf-8", "replace"))
-            for a, b, c in _rules(buf).tolist()]
+            for a, b, c in places[:found].tolist()]
 
 
 def plain(sheet: np.ndarray) -> np.ndarray:
-    """A blank for each comment, and then for each ``@`` rule with a block and at most blocks without blocks in it."""
+    """A blank for each comment, and then for each ``@`` rule with a block and at most blocks without blocks in it.
+
+    Args:
+        sheet: read-only, as what is returned: kernels are compiled once for it.
+    """
     without = np.empty(len(sheet), np.uint8)
-    size = _uncomment(sheet, without)
-    out = np.empty(size, np.uint8)
-    return out[: _unnest(without[:size], out)]
+    without = without[: _uncomment(sheet, without)]
+    without.flags.writeable = False
+    out = np.empty(len(without), np.uint8)
+    out = out[: _unnest(without, out)]
+    out.flags.writeable = False
+    return out
 
 
 @njit(cache=True, nogil=True)
@@ -159,24 +168,17 @@ def may_hide(buf, a, b):  # type: ignore[no-untyped-def]
 
 
 @njit(cache=True, nogil=True)
-def _rules(buf):  # type: ignore[no-untyped-def]
-    """int64[n, 3]: where selectors begin and end, and where the body ends."""
+def _rules(buf, out):  # type: ignore[no-untyped-def]
+    """How many rules there are. ``out`` int64 (braces, 3): where selectors begin and end, and where the body ends."""
     found = 0
-    room = 64
-    out = np.empty((room, 3), np.int64)
     last = -1
-    at = _brace(buf, 0)
+    at = _brace(buf, last + 1)
     while at < len(buf):
         following = _brace(buf, at + 1)
         if buf[at] == _OPEN and following < len(buf) and buf[following] == _CLOSE and at > last + 1 and (
                 _simple(buf, last + 1, at) and may_hide(buf, at + 1, following)):
-            if found == room:
-                more = np.empty((2 * room, 3), np.int64)
-                more[:room] = out
-                out = more
-                room *= 2
             out[found, 0], out[found, 1], out[found, 2] = last + 1, at, following
             found += 1
         last = at
         at = following
-    return out[:found]
+    return found

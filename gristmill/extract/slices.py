@@ -74,11 +74,14 @@ def at_hand(store: Store, key: Key) -> Iterator[Store]:
         yield near
 
 
-# Something of everything that is compiled or imported on first use: undeclared Latin-1, mojibake, hidden text, maths.
+# Something of everything that is compiled or imported on first use: undeclared Latin-1, mojibake, hidden text (by a
+# style, a class, a sheet with a comment and a condition), maths, a list that counts.
 _WARM = (
-    "<html><head><title>t</title></head><body><nav><a href='/'>n</a></nav><main><h1>A page</h1><p>The caf\xe9 and "
+    "<html><head><title>t</title><style>/* c */ .h { display: none } @media print { .p { color: red } }</style></head>"
+    "<body><nav><a href='/'>n</a></nav><main><h1>A page</h1><p>The caf\xe9 and "
     "the caf\xc3\xa9 are the same, and this sentence is long enough to be taken for text by whoever looks at it.</p>"
-    "<p style='display:none'>hidden</p><math><mi>x</mi></math><ul><li>one</li></ul><table><tr><td>two</td></tr></table>"
+    "<p style='display:none'>hidden</p><p class='h sr-only'>hidden</p><math><mi>x</mi></math><ul><li>one</li></ul>"
+    "<ol><li>one<ol><li>of it</li></ol></li><li>two</li></ol><table><tr><td>two</td></tr></table>"
     "<pre>three</pre></main></body></html>"
 ).encode("latin-1")
 

@@ -8,11 +8,13 @@ A worker gets a slice and reads its documents itself. Before each it writes the 
 time into shared memory; results come back in batches, and what came back is acknowledged. The parent compares the
 worker's CPU time in ``/proc`` with the published one. A killed document is given up; finished ones that were not yet
 sent are done again, so no other document is lost. The limit is CPU time, so that a busy machine gives the same answer;
-wall time is only a backstop.
+wall time is only a backstop. Compiling a kernel is no document's time: on a new machine, the first page with a style
+sheet would be given up for it, and the same crawl would give another text than where kernels are cached.
 """
 
 import atexit
 import importlib
+import math
 import os
 import resource
 import struct
@@ -23,6 +25,8 @@ from dataclasses import dataclass, field
 from multiprocessing import shared_memory
 from multiprocessing.connection import Connection, wait
 from typing import Any
+
+from numba.core import event
 
 from gristmill.errors import GristmillError, WorkerError
 from gristmill.extract.offline import go_offline
@@ -194,7 +198,7 @@ class WatchedPool:
     def _look(self, worker: _Worker, limits: Limits, queue: list[_Job]) -> Iterator[tuple[int, int, Any]]:
         """Is the worker past a limit on the document it is on."""
         position, cpu, since = self._slot(worker)
-        if position < 0:
+        if position < 0 or cpu == math.inf:
             return
         used = _usage(worker.process.pid or 0)
         if used is None:
@@ -210,7 +214,7 @@ class WatchedPool:
             verdict = GivenUp("memory", f"over {limits.memory_bytes >> 20} MiB of memory")
         else:
             return
-        if self._slot(worker)[0] != position:
+        if self._slot(worker) != (position, cpu, since):
             return  # it went on while we looked
         worker.process.kill()
         worker.process.join()
@@ -315,6 +319,7 @@ def _serve(conn: Connection, shm_name: str, slot: int, memory: int) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     shm = shared_memory.SharedMemory(shm_name)
     buffer: Any = shm.buf
+    event.register("numba:compiler_lock", _Uncharged(buffer, slot * _SLOT.size))
     kept: tuple[str, Any, Callable[[Any], Any]] | None = None
     while True:
         try:
@@ -332,6 +337,29 @@ def _serve(conn: Connection, shm_name: str, slot: int, memory: int) -> None:
             conn.send(("crash", traceback.format_exc()))
         finally:
             _SLOT.pack_into(buffer, slot * _SLOT.size, -1, 0.0, 0.0)
+
+
+class _Uncharged(event.Listener):
+    """Stops a document's clocks while Numba compiles or loads a kernel."""
+
+    def __init__(self, buffer: Any, at: int) -> None:
+        self.buffer, self.at = buffer, at
+        self.depth = 0
+        self.used = (0.0, 0.0)  # by the document before the kernel
+
+    def on_start(self, event: Any) -> None:
+        self.depth += 1
+        position, cpu, since = _SLOT.unpack_from(self.buffer, self.at)
+        if self.depth == 1 and position >= 0:
+            self.used = (time.process_time() - cpu, time.monotonic() - since)
+            _SLOT.pack_into(self.buffer, self.at, position, math.inf, math.inf)
+
+    def on_end(self, event: Any) -> None:
+        self.depth -= 1
+        position, *_ = _SLOT.unpack_from(self.buffer, self.at)
+        if self.depth == 0 and position >= 0:
+            cpu, wall = self.used
+            _SLOT.pack_into(self.buffer, self.at, position, time.process_time() - cpu, time.monotonic() - wall)
 
 
 def _work(conn: Connection, buffer: Any, at: int, function: Callable[[Any], Any],

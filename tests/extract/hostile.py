@@ -8,6 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numba import njit
+
 
 def handler(setup: str) -> Callable[[Any], Any]:
     folder = Path(setup)
@@ -26,6 +29,11 @@ def handler(setup: str) -> Callable[[Any], Any]:
             deadline = time.process_time() + value
             while time.process_time() < deadline:
                 pass
+        elif kind in ("compile", "compile and spin"):  # a kernel that takes ``value`` seconds of CPU and more
+            began = time.process_time()
+            while time.process_time() - began < value:
+                njit(lambda a: (a[1:] + a[:-1]).sum())(np.zeros(9))
+            return work(("spin", 0)) if kind == "compile and spin" else (kind, value)
         elif kind == "eat":
             held = [bytearray(32 << 20) for _ in range(60)]
             time.sleep(30)
