@@ -6,6 +6,7 @@ here: how many partitions run side by side (``workers.py``, the assets), and wha
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,7 +21,7 @@ from gristmill.funnel import BY_NAME, Input, Plan, Stage
 from gristmill.observe import profile_meter as meter
 from gristmill.params import SiteConfig
 from gristmill.registry import Registry
-from gristmill.store import MANIFEST, FileRef, Key, PartitionManifest, Store, Yield, parquet_bytes
+from gristmill.store import MANIFEST, FileRef, Key, PartitionManifest, Store, Yield, parquet_bytes, parquet_writer
 
 Progress = Callable[[int, int], None]  # documents in, documents out, so far
 
@@ -107,6 +108,24 @@ class Partition:
         table = self._checked(table, schema, role, extra)
         self._files.append(self.store.put_part(self.key(), parquet_bytes(table), role, ".parquet", table.num_rows))
 
+    @contextmanager
+    def grouped(self, schema: pa.Schema | None = None, *, role: str = "data") -> Iterator[Callable[[pa.Table], None]]:
+        """Write a table that is never all in memory: each table given is a row group, and on disk when that returns."""
+        with self.store.scratch() as folder:
+            path, rows = Path(folder) / "groups.parquet", 0
+            with parquet_writer(path, schema or self._schema()) as writer:
+
+                @meter.marked("write")
+                def add(table: pa.Table) -> None:
+                    nonlocal rows
+                    table = self._checked(table, schema, role, extra=False)
+                    if table.num_rows:
+                        writer.write_table(table.combine_chunks(), row_group_size=table.num_rows)
+                        rows += table.num_rows
+
+                yield add
+            self.write_file(path, role=role, suffix=".parquet", rows=rows)
+
     def write_ranged(self, table: pa.Table, numbers: np.ndarray, schema: pa.Schema | None = None, *, role: str,
                      extra: bool = False, ranges: int | None = None) -> None:
         """Write a table cut by range number, for reducers. Inside a range rows keep their order: sort first."""
@@ -127,11 +146,13 @@ class Partition:
         return ref
 
     def _checked(self, table: pa.Table, schema: pa.Schema | None, role: str, extra: bool) -> pa.Table:
+        return schemas.check(table, schema or self._schema(), f"{self.stage.name}/{role}", extra=extra)
+
+    def _schema(self) -> pa.Schema:
+        schema = getattr(schemas, self.stage.name.upper(), None)
         if schema is None:
-            schema = getattr(schemas, self.stage.name.upper(), None)
-            if schema is None:
-                raise SchemaError(f"no schema is named {self.stage.name.upper()}; pass one")
-        return schemas.check(table, schema, f"{self.stage.name}/{role}", extra=extra)
+            raise SchemaError(f"no schema is named {self.stage.name.upper()}; pass one")
+        return schema
 
     # -- reporting -----------------------------------------------------------------------------------------------
 

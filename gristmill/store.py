@@ -132,6 +132,12 @@ class PartitionManifest:
         return [f for f in self.files if f.role == role]
 
 
+def parquet_writer(sink: Path | io.BytesIO, schema: pa.Schema) -> pq.ParquetWriter:
+    """zstd, page checksums, and the same bytes for the same row groups."""
+    return pq.ParquetWriter(sink, schema, compression="zstd", compression_level=ZSTD_LEVEL, write_page_checksum=True,
+                            write_statistics=True, version="2.6")
+
+
 @meter.marked("write")
 def parquet_bytes(table: pa.Table, row_groups: list[tuple[int, int]] | None = None) -> bytes:
     """A table as Parquet: zstd, page checksums, and the same bytes for the same table.
@@ -142,10 +148,7 @@ def parquet_bytes(table: pa.Table, row_groups: list[tuple[int, int]] | None = No
     """
     sink = io.BytesIO()
     table = table.combine_chunks()
-    with pq.ParquetWriter(
-        sink, table.schema, compression="zstd", compression_level=ZSTD_LEVEL, write_page_checksum=True,
-        write_statistics=True, version="2.6",
-    ) as writer:
+    with parquet_writer(sink, table.schema) as writer:
         if row_groups is None:
             writer.write_table(table, row_group_size=65_536)
         else:

@@ -57,28 +57,32 @@ def doc_ids(texts: pa.Array | pa.ChunkedArray, *, code: bool = False) -> pa.Arra
         return pa.FixedSizeBinaryArray.from_buffers(pa.binary(ID_BYTES), len(texts), [None, pa.py_buffer(out)])
     buf, off = text_buffers(texts)
     n = len(off) - 1
-    ids = bytearray(ID_BYTES * n)
-    info, lead, last, starts, pool = _tables()
-    widest = int((off[1:] - off[:-1]).max(initial=0))
-    scratch = np.empty(widest * _GROWTH + 64, np.uint8)
-    view = scratch.data
-    data = buf.data
-    for i in range(n):
-        start, end = int(off[i]), int(off[i + 1])
-        size = _normalised(buf, start, end, info, lead, last, starts, pool, scratch)
-        if size >= 0:
-            ids[i * ID_BYTES : (i + 1) * ID_BYTES] = blake3(view[:size]).digest(length=ID_BYTES)
-        else:
-            ids[i * ID_BYTES : (i + 1) * ID_BYTES] = doc_id(bytes(data[start:end]).decode("utf-8"))
-    return pa.FixedSizeBinaryArray.from_buffers(pa.binary(ID_BYTES), n, [None, pa.py_buffer(bytes(ids))])
+    scratch = _scratch(int((off[1:] - off[:-1]).max(initial=0)))
+    ids = b"".join(_id(buf, int(off[i]), int(off[i + 1]), scratch) for i in range(n))
+    return pa.FixedSizeBinaryArray.from_buffers(pa.binary(ID_BYTES), n, [None, pa.py_buffer(ids)])
+
+
+def utf8_id(text: bytes) -> bytes:
+    """``doc_id`` of one prose text in UTF-8."""
+    return _id(np.frombuffer(text, np.uint8), 0, len(text), _scratch(len(text)))
+
+
+def _scratch(widest: int) -> np.ndarray:
+    return np.empty(widest * _GROWTH + 64, np.uint8)
+
+
+def _id(buf: np.ndarray, start: int, end: int, scratch: np.ndarray) -> bytes:
+    size = _normalised(buf, start, end, *_tables(), scratch)
+    if size >= 0:
+        return blake3(scratch.data[:size]).digest(length=ID_BYTES)
+    return doc_id(buf[start:end].tobytes().decode("utf-8"))
 
 
 def normalise_fast(text: str) -> bytes | None:
     """The fast path on one text: the normalised UTF-8, or None where the text must take the definition."""
     raw = np.frombuffer(text.encode("utf-8"), np.uint8)
-    info, lead, last, starts, pool = _tables()
-    scratch = np.empty(len(raw) * _GROWTH + 64, np.uint8)
-    size = _normalised(raw, 0, len(raw), info, lead, last, starts, pool, scratch)
+    scratch = _scratch(len(raw))
+    size = _normalised(raw, 0, len(raw), *_tables(), scratch)
     return scratch[:size].tobytes() if size >= 0 else None
 
 

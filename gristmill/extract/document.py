@@ -6,7 +6,6 @@ aside. Does not belong here: the steps themselves, where bytes come from (``slic
 """
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -41,7 +40,6 @@ class Outcome:
         meta: JSON of ``extract_meta``.
         reason, detail: of the quarantine; None and empty where there is text.
         bytes_in: bytes of the body, before any cut.
-        origin: what the supplier says of it (``acquire/origin.py``); None where nothing.
     """
 
     text: str | None
@@ -51,7 +49,6 @@ class Outcome:
     reason: str | None
     detail: str
     bytes_in: int
-    origin: Mapping[str, str] | None = None
 
 
 def extract(body: bytes, *, url: str, content_type: str, header_charset: str | None, params: ExtractParams,

@@ -6,11 +6,12 @@ slices and collecting results (``stages.py``), and extraction itself (``document
 
 import gc
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 from gristmill.acquire import origin
 from gristmill.acquire.records import RawWarc, split_frame
@@ -42,6 +43,19 @@ class Record:
     content_type: str
     charset: str | None
     tags: tuple[str, ...]
+
+
+class Extracted(NamedTuple):
+    """An outcome of ``document.extract`` as it travels to the stage: with its text in UTF-8."""
+
+    utf8: bytes | None
+    title: str | None
+    extractor: str
+    meta: str
+    reason: str | None
+    detail: str
+    bytes_in: int
+    origin: Mapping[str, str] | None
 
 
 @contextmanager
@@ -96,18 +110,18 @@ def warm_up(params: ExtractParams) -> None:
     gc.freeze()  # modules and tables live as long as the worker: no collection need look at them again
 
 
-def handler(setup: Setup) -> Callable[[Record], document.Outcome]:
+def handler(setup: Setup) -> Callable[[Record], Extracted]:
     """The function for one record; called once in a worker for all slices of a bucket."""
     warc = RawWarc(Store(setup.root), setup.key)
     warm_up(setup.params)
 
-    def work(record: Record) -> document.Outcome:
+    def work(record: Record) -> Extracted:
         head, _, payload = split_frame(warc.record(warc.frames(record.offset, record.length)))
-        outcome = document.extract(
+        found = document.extract(
             payload, url=record.url, content_type=record.content_type,
             header_charset=record.charset, params=setup.params, tags=record.tags,
         )
-        said = origin.read(head)
-        return replace(outcome, origin=said) if said else outcome
+        return Extracted(None if found.text is None else found.text.encode(), found.title, found.extractor, found.meta,
+                         found.reason, found.detail, found.bytes_in, origin.read(head) or None)
 
     return work

@@ -6,25 +6,24 @@ Belongs here: bodies called with a ``Partition``. Does not belong here: extracti
 
 import json
 from collections import Counter
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from gristmill import clumping, schemas, shuffle
+from gristmill import schemas, shuffle
 from gristmill.acquire.holdout import access, require
-from gristmill.deduplicate.normalise import doc_ids
 from gristmill.extract import gates, slow
 from gristmill.extract import language as lid
-from gristmill.extract.document import PLAIN, Outcome
+from gristmill.extract.document import PLAIN
 from gristmill.extract.slices import Record, Setup, at_hand
+from gristmill.extract.text_table import TextTable, quarantined
 from gristmill.extract.watch import GivenUp, Limits, Slice, shared_pool
 from gristmill.partition import Partition, PartitionManifest, state_check
 from gristmill.store import Store
 
-SLICE = 24  # records a slice: long enough to amortise a message, short enough that workers end together
+SLICE = 24  # records a slice at most: long enough to amortise a message
 _INDEX = ["crawl", "record_id", "url", "fetch_ts", "content_type", "charset", "tags", "warc_path", "offset", "length",
           "part_offset", "part_length", "host_id"]
 
@@ -39,29 +38,29 @@ def text(part: Partition) -> None:
     index = _kept(part)
     rows: list[dict[str, Any]] = index.to_pylist()
     listed = slow.listed(part)
-    outcomes: list[Outcome | GivenUp | None] = [None] * len(rows)
-    todo = []
-    for number, row in enumerate(rows):
-        if row["record_id"] in listed:
-            outcomes[number] = listed[row["record_id"]]
-        else:
-            todo.append(number)
     unread = 0
-    if todo:
-        with at_hand(part.store, part.key("raw_warc")) as near:
-            unread = _extract(part, near, rows, todo, outcomes)
-    _write_text(part, rows, outcomes)
+    with part.grouped() as add:
+        table = TextTable(rows, add)
+        todo = []
+        for number, row in enumerate(rows):
+            if row["record_id"] in listed:
+                table.put(number, listed[row["record_id"]])
+            else:
+                todo.append(number)
+        if todo:
+            with at_hand(part.store, part.key("raw_warc")) as near:
+                unread = _extract(part, near, rows, todo, table)
+        table.finish(part)
     part.state["slow"] = sorted(k.hex() for k in slow.listed(part))
     if unread:
         part.report(partial=True, unread_records=unread)
 
 
-def _extract(part: Partition, near: Store, rows: list[dict[str, Any]], todo: list[int],
-             outcomes: list[Outcome | GivenUp | None]) -> int:
-    """Fill in the outcomes of the rows ``todo``, from workers without network. Returns how many stayed unread."""
+def _extract(part: Partition, near: Store, rows: list[dict[str, Any]], todo: list[int], table: TextTable) -> int:
+    """Put the outcomes of the rows ``todo``, from workers without network; returns how many could not be read."""
     params = part.plan.params.extract
     setup = Setup(near.root, part.key("raw_warc"), params)
-    chunks = [todo[i : i + SLICE] for i in range(0, len(todo), SLICE)]
+    chunks = _slices(todo, max(part.workers, 1))
     slices = [Slice("gristmill.extract.slices:handler", setup, [_record(rows[n]) for n in c]) for c in chunks]
     pool = shared_pool(max(part.workers, 1))
     unread = 0
@@ -69,7 +68,7 @@ def _extract(part: Partition, near: Store, rows: list[dict[str, Any]], todo: lis
         pool.run(slices, Limits(params.cpu_seconds, params.wall_seconds)), 1
     ):
         place = chunks[number][position]
-        outcomes[place] = result
+        table.put(place, result)
         if isinstance(result, GivenUp):
             if result.reason == "unread":
                 unread += 1
@@ -79,6 +78,16 @@ def _extract(part: Partition, near: Store, rows: list[dict[str, Any]], todo: lis
             part.progress(done, done)
     part.run["peak_worker_bytes"] = pool.peak_bytes
     return unread
+
+
+def _slices(todo: list[int], workers: int) -> list[list[int]]:
+    """Rows dealt out: slices that shrink towards the end, so that workers end together."""
+    out, at = [], 0
+    while at < len(todo):
+        size = min(SLICE, max(1, (len(todo) - at) // (2 * workers)))
+        out.append(todo[at : at + size])
+        at += size
+    return out
 
 
 @state_check("text")
@@ -98,63 +107,6 @@ def _kept(part: Partition) -> pa.Table:
 def _record(row: dict[str, Any]) -> Record:
     return Record(row["part_offset"], row["part_length"], row["url"] or "", row["content_type"] or "", row["charset"],
                   tuple(row["tags"] or ()))
-
-
-def _write_text(part: Partition, rows: list[dict[str, Any]], outcomes: list[Outcome | GivenUp | None]) -> None:
-    good: list[tuple[dict[str, Any], Outcome]] = []
-    aside: list[dict[str, Any]] = []
-    reasons: Counter[str] = Counter()
-    engines: Counter[str] = Counter()
-    bytes_in = 0
-    for row, outcome in zip(rows, outcomes, strict=True):
-        if outcome is None:
-            raise AssertionError(f"no outcome for record {row['record_id'].hex()}")
-        if isinstance(outcome, Outcome):
-            bytes_in += outcome.bytes_in
-            if outcome.text is not None:
-                good.append((row, outcome))
-                engines[outcome.extractor] += 1
-                continue
-        reasons[outcome.reason or ""] += 1
-        aside.append(quarantined(row, "text", outcome.reason or "", outcome.detail))
-    texts = pa.array([o.text for _, o in good], pa.large_string())
-    n_bytes = pc.binary_length(texts).cast(pa.int64())
-    table = pa.table({
-        "crawl": pa.array([r["crawl"] for r, _ in good], pa.string()),
-        "record_id": pa.array([r["record_id"] for r, _ in good], schemas.ID),
-        "doc_id": doc_ids(texts),
-        "source_id": pa.array([(o.origin or {}).get("source_id") for _, o in good], pa.string()),
-        "url": pa.array([r["url"] for r, _ in good], pa.string()),
-        "fetch_ts": pa.array([r["fetch_ts"] for r, _ in good], schemas.TS),
-        "text": texts,
-        "title": pa.array([o.title for _, o in good], pa.string()),
-        "extractor": pa.array([o.extractor for _, o in good], pa.string()),
-        "extract_meta": pa.array([o.meta for _, o in good], pa.string()),
-        "n_chars": pc.utf8_length(texts).cast(pa.int64()),
-        "n_bytes": n_bytes,
-    })
-    part.write(table)
-    said = [_origin(r["record_id"], o.origin) for r, o in good if o.origin and o.origin.keys() - {"source_id"}]
-    if said:
-        part.write(schemas.from_rows(said, schemas.ORIGINS), schemas.ORIGINS, role="origins")
-    part.write(schemas.from_rows(aside, schemas.QUARANTINE), schemas.QUARANTINE, role="quarantine")
-    part.report(docs_in=len(rows), docs_out=len(good), bytes_in=bytes_in, bytes_out=pc.sum(n_bytes).as_py() or 0,
-                reasons=reasons, engines=dict(sorted(engines.items())),
-                **clumping.facts(np.array([r["host_id"] for r, _ in good], np.uint64), n_bytes.to_numpy()))
-
-
-def _origin(record_id: bytes, said: Mapping[str, str]) -> dict[str, Any]:
-    """A row of ORIGINS."""
-    parent = said.get("derived_from")
-    return {"record_id": record_id, "derived_from": bytes.fromhex(parent) if parent else None,
-            "generator_model_id": said.get("generator_model_id"), "prompt_template_id": said.get("prompt_template_id")}
-
-
-def quarantined(row: dict[str, Any], stage: str, reason: str, detail: str) -> dict[str, Any]:
-    """A row of the quarantine table for a record of the index."""
-    return {"crawl": row["crawl"], "record_id": row["record_id"], "stage": stage, "reason": reason,
-            "detail": detail[:500],
-            "url": row["url"], "warc_path": row["warc_path"], "offset": row["offset"], "length": row["length"]}
 
 
 # -- language ------------------------------------------------------------------------------------------------------
