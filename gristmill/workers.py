@@ -7,6 +7,7 @@ Workers are forked by a fork server, which has imported the library and compiled
 copy threads of Polars, obstore and gRPC in whatever state they are in. A worker dies with its parent.
 """
 
+import contextlib
 import ctypes
 import multiprocessing as mp
 import os
@@ -52,8 +53,27 @@ def die_with_parent() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
+def stillborn(code: int | None, times: int) -> WorkerError | None:
+    """The error of a worker that ended before it took a task, which is no task's doing; None where another may live.
+
+    Args:
+        code: its exit code. Of a signal (negative) that may pass; a start that fails by itself fails again.
+        times: so many in a row did.
+    """
+    if (code is None or code < 0) and times < TRIES:
+        return None
+    why = "see what it printed above"
+    if code == 1:
+        why = ('the usual cause is a script that calls gristmill without `if __name__ == "__main__":` around the call: '
+               "a worker imports the script and would run it again. Else see what it printed above")
+    elif code == -signal.SIGKILL:
+        why = "the usual cause is memory: give it fewer workers or more memory"
+    return WorkerError(f"a worker process ended (exit {code}) before it took any task, so none is to blame: {why}")
+
+
 def _serve(conn: Connection) -> None:
     die_with_parent()
+    taken = False
     while True:
         try:
             message = conn.recv()
@@ -61,6 +81,9 @@ def _serve(conn: Connection) -> None:
             return
         if message is None:
             return
+        if not taken:
+            conn.send(("taken", None))
+            taken = True
         function, task = message
         try:
             started = time.monotonic()
@@ -81,6 +104,11 @@ class _Worker:
         self.process.start()
         child.close()
         self.index = -1
+        self.taken = False  # has it ever taken a task
+
+    def give(self, message: Any) -> None:
+        with contextlib.suppress(BrokenPipeError):  # it has died; the pipe's end says so
+            self.conn.send(message)
 
     def stop(self) -> None:
         self.process.kill()
@@ -98,7 +126,7 @@ def run_tasks(function: Callable[[T], R], tasks: Iterable[T], workers: int) -> I
 
     Raises:
         GristmillError: as raised by the function; the other workers are stopped.
-        WorkerError: when a task raised something else, or its worker died three times.
+        WorkerError: when a task raised something else, its worker died three times, or workers die as they start.
     """
     todo = list(tasks)
     if workers <= 0:
@@ -107,6 +135,7 @@ def run_tasks(function: Callable[[T], R], tasks: Iterable[T], workers: int) -> I
         return
     queue = list(range(len(todo)))[::-1]
     tries = [0] * len(todo)
+    lost = 0  # workers in a row that ended before they took a task
     pool = _take_pool(min(workers, len(todo)))
     try:
         while queue or any(w.index >= 0 for w in pool):
@@ -114,7 +143,7 @@ def run_tasks(function: Callable[[T], R], tasks: Iterable[T], workers: int) -> I
                 if worker.index < 0 and queue:
                     worker.index = queue.pop()
                     tries[worker.index] += 1
-                    worker.conn.send((function, todo[worker.index]))
+                    worker.give((function, todo[worker.index]))
             busy = {w.conn: w for w in pool if w.index >= 0}
             for ready in wait(list(busy)):
                 worker = busy[ready]  # type: ignore[index]
@@ -124,14 +153,23 @@ def run_tasks(function: Callable[[T], R], tasks: Iterable[T], workers: int) -> I
                 except (EOFError, ConnectionResetError):
                     worker.process.join(5)
                     code = worker.process.exitcode
-                    pool[pool.index(worker)] = _Worker()
                     worker.stop()
+                    if not worker.taken:
+                        lost += 1
+                        tries[index] -= 1
+                        error = stillborn(code, lost)
+                        if error is not None:
+                            raise error from None
+                    pool[pool.index(worker)] = _Worker()
                     if tries[index] >= TRIES:
                         raise WorkerError(
                             f"task {todo[index]} ended its worker {TRIES} times (exit {code}; -9 is usually memory): "
                             "give it fewer workers or more memory"
                         ) from None
                     queue.append(index)
+                    continue
+                if kind == "taken":
+                    worker.taken, lost = True, 0
                     continue
                 worker.index = -1
                 if kind == "error":

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gristmill.errors import LandingError, WorkerError
-from gristmill.workers import default_workers, run_tasks
+from gristmill.workers import default_workers, run_tasks, stillborn
 
 
 def square(x):
@@ -59,6 +59,24 @@ def test_a_vanished_worker_is_replaced(tmp_path):
 def test_a_task_that_always_kills_its_worker_is_an_error():
     with pytest.raises(WorkerError, match="3 times"):
         list(run_tasks(vanish, [0], 1))
+
+
+def test_a_script_without_a_main_guard_is_told_so(tmp_path):
+    script = tmp_path / "main.py"
+    script.write_text("from gristmill.workers import run_tasks\nprint(list(run_tasks(abs, [-1, -2], 2)))\n")
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    told = done.stderr.splitlines()[-1]
+    assert "before it took any task, so none is to blame" in told
+    assert '`if __name__ == "__main__":`' in told
+    assert done.stdout == ""
+
+
+def test_a_worker_that_is_killed_as_it_starts_may_live_next_time():
+    assert stillborn(-signal.SIGKILL, 1) is None
+    assert "memory" in str(stillborn(-signal.SIGKILL, 3))
+    assert "(exit 127)" in str(stillborn(127, 1))
+    assert "__main__" not in str(stillborn(127, 1))
 
 
 def test_workers_die_with_their_parent(tmp_path):

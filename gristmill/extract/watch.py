@@ -13,6 +13,7 @@ sheet would be given up for it, and the same crawl would give another text than 
 """
 
 import atexit
+import contextlib
 import importlib
 import math
 import os
@@ -31,13 +32,14 @@ from numba.core import event
 from gristmill.errors import GristmillError, WorkerError
 from gristmill.extract.offline import go_offline
 from gristmill.observe import profile_meter as meter
-from gristmill.workers import context, die_with_parent
+from gristmill.workers import context, die_with_parent, stillborn
 
 POLL = 0.05  # seconds between looks at the workers
 BATCH = 16  # documents a message
 BATCH_SECONDS = 0.5
 TRIES = 3  # once and two retries
 _SLOT = struct.Struct("<qdd")  # position in the slice (-1: none), CPU seconds and monotonic time at its start
+_NEW = -2  # in place of a position: the worker has not taken a slice yet
 _TICK = os.sysconf("SC_CLK_TCK")
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 
@@ -112,6 +114,7 @@ class WatchedPool:
         self._buffer: Any = self._shm.buf
         self._workers: list[_Worker | None] = [None] * workers
         self.kills = 0
+        self._lost = 0  # workers in a row that ended before they took a slice
         self.peak_bytes = 0
         atexit.register(self.close)
 
@@ -131,7 +134,8 @@ class WatchedPool:
         """Yield (slice number, position in its items, result or ``GivenUp``) as documents are done, in any order.
 
         Raises:
-            GristmillError: as raised by a handler. WorkerError: what else a handler raised, with its traceback.
+            GristmillError: as raised by a handler. WorkerError: what else a handler raised, with its traceback; or
+                workers die as they start, for which no document is given up.
         """
         queue = [_Job(n, s, list(range(len(s.items)))) for n, s in enumerate(slices) if len(s.items)][::-1]
         try:
@@ -157,14 +161,15 @@ class WatchedPool:
     # -- one worker ------------------------------------------------------------------------------------------------
 
     def _start(self, slot: int) -> _Worker:
-        _SLOT.pack_into(self._buffer, slot * _SLOT.size, -1, 0.0, 0.0)
+        _SLOT.pack_into(self._buffer, slot * _SLOT.size, _NEW, 0.0, 0.0)
         worker = _Worker(self._shm.name, slot, self.memory)
         self._workers[slot] = worker
         return worker
 
     def _give(self, worker: _Worker, job: _Job) -> None:
         worker.job = job
-        worker.conn.send((job.slice.handler, job.slice.setup, [(i, job.slice.items[i]) for i in job.todo]))
+        with contextlib.suppress(BrokenPipeError):  # it has died; the pipe's end says so
+            worker.conn.send((job.slice.handler, job.slice.setup, [(i, job.slice.items[i]) for i in job.todo]))
 
     def _receive(self, worker: _Worker, queue: list[_Job]) -> Iterator[tuple[int, int, Any]]:
         try:
@@ -172,6 +177,7 @@ class WatchedPool:
         except (EOFError, OSError):
             yield from self._died(worker, queue)
             return
+        self._lost = 0
         job = worker.job
         assert job is not None
         if kind == "batch":
@@ -244,6 +250,13 @@ class WatchedPool:
             yield job.number, position, verdict
             if job.todo:
                 queue.append(job)
+            return
+        if position == _NEW:
+            self._lost += 1
+            error = stillborn(code, self._lost)
+            if error is not None:
+                raise error
+            queue.append(job)
             return
         crash = GivenUp("crash", f"its worker died with exit code {code}")
         yield from self._again(job, position if position in job.todo else job.todo[0] if job.todo else -1, crash, queue)
@@ -326,6 +339,7 @@ def _serve(conn: Connection, shm_name: str, slot: int, memory: int) -> None:
             handler, setup, items = conn.recv()
         except EOFError:
             return
+        _SLOT.pack_into(buffer, slot * _SLOT.size, -1, 0.0, 0.0)
         try:
             if kept is None or kept[0] != handler or kept[1] != setup:
                 module, _, name = handler.partition(":")

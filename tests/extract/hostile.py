@@ -12,6 +12,11 @@ import numpy as np
 from numba import njit
 
 
+def end_at_once(*_: Any) -> None:
+    """A worker that cannot even start."""
+    os._exit(1)
+
+
 def handler(setup: str) -> Callable[[Any], Any]:
     folder = Path(setup)
 

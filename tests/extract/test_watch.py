@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 
 from gristmill.errors import WorkerError
+from gristmill.extract import watch
 from gristmill.extract.watch import GivenUp, Limits, Slice, WatchedPool, _usage
+from tests.extract import hostile
 
 LIMITS = Limits(cpu_seconds=1.0, wall_seconds=30.0, memory_bytes=1 << 30)
 
@@ -96,6 +98,33 @@ def test_a_bug_ends_the_run_with_its_traceback(pool: WatchedPool, tmp_path: Path
     with pytest.raises(WorkerError, match="a bug of ours"):
         run(pool, [[("ok", 0), ("bug", 0)]], tmp_path)
     assert run(pool, [[("ok", 1)]], tmp_path) == {(0, 0): ("ok", 1)}, "the pool can be used again"
+
+
+def test_no_document_is_given_up_for_a_worker_that_never_took_it(
+    pool: WatchedPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a script without a main guard: an error, not documents set aside as crashes. The pool lives on."""
+    with monkeypatch.context() as patch:
+        patch.setattr(watch, "_serve", hostile.end_at_once)
+        with pytest.raises(WorkerError, match=r"exit 1\) before it took any task, so none is to blame.*__main__"):
+            run(pool, [[("ok", 0)], [("ok", 1)]], tmp_path)
+    assert run(pool, [[("ok", 0)]], tmp_path) == {(0, 0): ("ok", 0)}
+
+
+def test_a_worker_killed_as_it_starts_is_replaced_and_its_documents_are_read(
+    pool: WatchedPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    give, killed = pool._give, []
+
+    def kill_first(worker, job):
+        if len(killed) < 2:
+            killed.append(worker.process.pid)
+            os.kill(worker.process.pid, signal.SIGKILL)
+        give(worker, job)
+
+    monkeypatch.setattr(pool, "_give", kill_first)
+    assert run(pool, [[("ok", 0), ("ok", 1)]], tmp_path) == {(0, 0): ("ok", 0), (0, 1): ("ok", 1)}
+    assert len(killed) == 2
 
 
 def test_workers_die_with_their_parent(tmp_path: Path) -> None:
