@@ -7,10 +7,12 @@ crawls before 2013). Does not belong here: walking a file (``warc.py``, ``plain.
 import re
 from dataclasses import dataclass, field
 
+from gristmill.acquire import digests
 from gristmill.acquire.members import WARC_START
 
 MAX_HEAD = 64 << 10  # bytes of one record head; more is damage
 BLANK = b"\r\n"
+SECOND_START = re.compile(rb"WARC/[01]\.\d{1,2}[ \t]*\r*\n")
 HEAD_END = re.compile(rb"\n\r*\n")
 _ARC_LINE = re.compile(rb"(?P<url>\S.*?) (?P<ip>\S+) (?P<date>\d{14}) (?P<rest>.*?)(?P<length>\d+)$", re.DOTALL)
 
@@ -60,10 +62,23 @@ class Loss:
 
 
 def parse_head(raw: bytes) -> tuple[Headers, set[str]] | None:
-    """Headers of a WARC record head (without its blank line), or None when it is not one."""
+    """Headers of a WARC record head (without its blank line), or None when it is not one.
+
+    One that was cut, and runs into the whole head of the next record, is none: it would give that record's content
+    its own address.
+    """
     if not WARC_START.match(raw + b"\n"):
         return None
-    lines = raw.lstrip(BLANK).split(b"\n")[1:]
+    raw = raw.lstrip(BLANK)
+    headers, tags = _fields(raw)
+    second = SECOND_START.search(raw, 5)
+    if second is not None and is_whole(_fields(raw[second.start() :])):
+        return None
+    return headers, tags
+
+
+def _fields(raw: bytes) -> tuple[Headers, set[str]]:
+    lines = raw.split(b"\n")[1:]
     headers: Headers = []
     tags: set[str] = set()
     for line in lines:
@@ -82,6 +97,11 @@ def parse_head(raw: bytes) -> tuple[Headers, set[str]] | None:
     ):
         tags.add("duplicate_header")
     return headers, tags
+
+
+def is_whole(head: tuple[Headers, set[str]]) -> bool:
+    """Does a head say what every record must: enough to believe that one begins there after damage."""
+    return {b"warc-type", b"warc-date", b"content-length"} <= {n for n, _ in head[0]}
 
 
 def parse_arc_line(line: bytes) -> Headers | None:
@@ -105,3 +125,9 @@ def content_length(headers: Headers) -> int | None:
         if name == b"content-length":
             return int(value) if value.isdigit() and len(value) < 19 else None
     return None
+
+
+def digest_fits(headers: Headers, block: bytes, length: int) -> bool:
+    """Is this the whole content, and the one that the record's block digest was taken of."""
+    recorded = next((v for n, v in headers if n == b"warc-block-digest"), None)
+    return len(block) == length and recorded is not None and digests.agrees(recorded, block) is True

@@ -6,7 +6,6 @@ here: compressed files, whose members mark where records begin (``warc.py``).
 
 from collections.abc import Iterator
 
-from gristmill.acquire import digests
 from gristmill.acquire.heads import (
     BLANK,
     HEAD_END,
@@ -15,6 +14,8 @@ from gristmill.acquire.heads import (
     Loss,
     RawRecord,
     content_length,
+    digest_fits,
+    is_whole,
     parse_arc_line,
     parse_head,
 )
@@ -54,7 +55,7 @@ def _next_plain(source: Source, start: int) -> int:
         if at < 0:
             return source.size
         found = _plain_head(source, at)
-        if found is not None and {b"warc-type", b"warc-date", b"content-length"} <= {n for n, _ in found[0]}:
+        if found is not None and is_whole(found[:2]):
             return at
         at += 1
 
@@ -76,7 +77,7 @@ def plain_records(source: Source, cap: int) -> Iterator[RawRecord | Loss]:
         whole = stop <= source.size
         fits = whole and (after >= source.size or _plain_head(source, after) is not None)
         block = source.read(content, min(length, cap))
-        if not fits and not (whole and _digest_fits(headers, block, length)):
+        if not fits and not (whole and digest_fits(headers, block, length)):
             # A cut record has swallowed the head of the next one: go back and look for it.
             after = _next_plain(source, content)
             yield Loss(at, after - at, "the record does not end where its Content-Length says")
@@ -99,8 +100,3 @@ def _pass_blank(source: Source, at: int) -> int:
     while (data := source.read(at, 64)) and not data.strip(BLANK):
         at += len(data)
     return at + (len(data) - len(data.lstrip(BLANK)))
-
-
-def _digest_fits(headers: Headers, block: bytes, length: int) -> bool:
-    recorded = next((v for n, v in headers if n == b"warc-block-digest"), None)
-    return len(block) == length and recorded is not None and digests.agrees(recorded, block) is True

@@ -17,10 +17,21 @@ from gristmill.acquire.heads import (
     Loss,
     RawRecord,
     content_length,
+    digest_fits,
+    is_whole,
     parse_arc_line,
     parse_head,
 )
-from gristmill.acquire.members import ARC_START, Codec, DamageError, begins_record, codec_of, count_members, next_member
+from gristmill.acquire.members import (
+    ARC_START,
+    WARC_START,
+    Codec,
+    DamageError,
+    begins_record,
+    codec_of,
+    count_members,
+    next_member,
+)
 from gristmill.acquire.plain import plain_records
 from gristmill.acquire.source import Source
 
@@ -62,17 +73,17 @@ class _Stream:
             raise DamageError("the member has no end")
         return self.member.end
 
-    def skip_blank(self) -> int:
-        """Pass CR and LF; how many there were."""
-        count = 0
+    def skip_blank(self) -> bytes:
+        """Pass CR and LF, and give them."""
+        passed = b""
         while True:
             rest = self._buffer.lstrip(BLANK)
-            count += len(self._buffer) - len(rest)
+            passed += self._buffer[: len(self._buffer) - len(rest)]
             self._buffer = rest
             if rest or not self._more():
-                return count
-            if count > MAX_HEAD:
-                raise DamageError(f"over {count} blank bytes between records")
+                return passed
+            if len(passed) > MAX_HEAD:
+                raise DamageError(f"over {len(passed)} blank bytes between records")
 
     @property
     def at_end(self) -> bool:
@@ -125,16 +136,51 @@ class _Stream:
                 raise DamageError(f"over {passed} bytes in one record: given up")
         return b"".join(parts), passed
 
-    def seek_head(self) -> bool:
-        """Pass everything before the next line that begins a WARC record; False at the end of the member."""
-        while True:
-            at = self._buffer.find(b"\nWARC/1.")
+    def back(self, data: bytes) -> None:
+        """Put bytes that were passed in front again."""
+        self._buffer = data + self._buffer
+
+    def seek_head(self, cap: int = 0) -> tuple[bytes, int, bool]:
+        """Pass everything before the next whole head of a WARC record, as of a plain file.
+
+        After a cut it need not begin a line.
+
+        Returns:
+            (what was passed, up to ``cap``, how many bytes that were, is there such a head before the member's end).
+        """
+        parts: list[bytes] = []
+        kept = passed = at = 0
+        there = False
+        while not there:
+            at = self._buffer.find(b"WARC/", at)
             if at >= 0:
-                self._buffer = self._buffer[at + 1 :]
-                return True
-            self._buffer = self._buffer[-8:]
-            if not self._more():
+                there = self._whole_head(at)
+                if not there:
+                    at += 1
+                    continue
+            else:
+                at = max(len(self._buffer) - 4, 0)
+            ended = not there and not self._more()
+            at = len(self._buffer) if ended else at
+            passed += at
+            if kept < cap:
+                parts.append(self._buffer[: min(at, cap - kept)])
+                kept += len(parts[-1])
+            self._buffer, at = self._buffer[at:], 0
+            if ended:
+                break
+        return b"".join(parts), passed, there
+
+    def _whole_head(self, at: int) -> bool:
+        while len(self._buffer) < at + 12 and self._more():
+            pass
+        if not WARC_START.match(self._buffer, at):
+            return False
+        while (end := HEAD_END.search(self._buffer, at)) is None:
+            if len(self._buffer) - at > MAX_HEAD or not self._more():
                 return False
+        parsed = parse_head(self._buffer[at : end.start()])
+        return parsed is not None and is_whole(parsed)
 
 
 def read_records(source: Source, start: int = 0, end: int | None = None, *,
@@ -187,39 +233,72 @@ def _counted(records: Generator[RawRecord, None, int]) -> Generator[RawRecord, N
 def _member_records(stream: _Stream, offset: int, cap: int) -> Iterator[RawRecord | Loss]:
     """Records of one member. The last is held back until the member's end, with its checksum, has been read."""
     held: RawRecord | None = None
+    several = False
     while True:
         blank = stream.skip_blank()
-        if stream.at_end:
-            break
-        found = stream.head()
+        ended = stream.at_end
+        found = None if ended else stream.head()
         if found is None:
-            if held is None:
-                stream.take(None, 0)
-                raise DamageError("no WARC or ARC record in the member")
-            if stream.seek_head():
-                yield held
-                held = None
-                yield Loss(offset, 0, "a record without a readable head inside a member of several")
+            doubtful = held is not None and _doubtful(held, several, ended)
+            if ended and not doubtful:
+                break
+            inside = 0
+            if held is not None and doubtful:
+                # A wrong Content-Length may have made the next record a part of this one.
+                inside = len(held.block)
+                stream.back(held.block + blank)
+            _, passed, there = stream.seek_head()
+            if there:
+                if held is not None and passed >= inside:
+                    yield held
+                held, several = None, True
+                yield Loss(offset, 0, "a record inside a member of several has no readable head, or a wrong length")
                 continue
-            held.tags.add("trailing_data")
-            stream.take(None, 0)
+            if held is None and not several:
+                raise DamageError("no WARC or ARC record in the member")
+            if held is None:
+                yield Loss(offset, 0, "no record at the end of a member of several")
+            elif not ended:
+                held.tags.add("trailing_data")
             break
         if held is not None:
             if not blank:
                 held.tags.add("missing_blank_lines")
+            several = True
             yield held
-        headers, tags = found
-        length = content_length(headers)
-        block, size = stream.take(length, cap)
-        held = RawRecord(offset, 0, headers, block, size, set(tags))
-        if length is None:
-            held.tags.add("nocontent_length")
-        elif size < length:
-            held.tags.add("short_block")
-        if size > len(block):
-            held.tags.add("record_cut")
-        if stream.joined:
-            held.tags.add("split_member")
+        held = _record(stream, found, offset, cap, several)
     if held is not None:
         held.length = stream.end - offset
         yield held
+
+
+def _record(stream: _Stream, head: tuple[Headers, set[str]], offset: int, cap: int, several: bool) -> RawRecord:
+    headers, tags = head
+    length = content_length(headers)
+    if length is None and several:  # all that is left may be other records
+        block, size, _ = stream.seek_head(cap)
+    else:
+        block, size = stream.take(length, cap)
+    if length is None and size == len(block) and block.endswith(BLANK + BLANK):
+        block, size = block[:-4], size - 4  # the record's end, no part of what it holds
+    tags = set(tags)
+    if length is None:
+        tags.add("nocontent_length")
+    elif size < length:
+        tags.add("short_block")
+    if size > len(block):
+        tags.add("record_cut")
+    if stream.joined:
+        tags.add("split_member")
+    return RawRecord(offset, 0, headers, block, size, tags)
+
+
+def _doubtful(record: RawRecord, several: bool, ended: bool) -> bool:
+    """May a record that is not followed by another hold the next one's head.
+
+    Not in a member of its own, where a page may show what looks like a head.
+    """
+    length = content_length(record.headers)
+    if not several or length is None or record.size != len(record.block) or (ended and record.size == length):
+        return False
+    return not digest_fits(record.headers, record.block, length)

@@ -109,6 +109,33 @@ def test_a_wrong_content_length_in_a_plain_file(tmp_path, delta):
     assert len(losses) == 1
 
 
+@pytest.mark.parametrize("name", ["f.warc", "f.warc.gz"])
+@pytest.mark.parametrize("damage", ["cut", "garbage", "hole"])
+def test_one_record_damaged_anywhere_costs_no_other_where_nothing_marks_its_end(tmp_path, name, damage):
+    """Nor does it take another's content: a head that was cut runs into the next one, a length that went is all."""
+    good = ten(60)
+    blocks = {f"http://host{i % 3}.example/{i}": r.split(b"\r\n\r\n", 1)[1][:-4] for i, r in enumerate(good)}
+    garbage = random.Random(3).randbytes(90)
+    for at in range(1, len(good[4]) - 4, 3):
+        bad = {"cut": b"", "garbage": garbage, "hole": good[4][at + 40 :]}[damage]
+        data = b"".join([*good[:4], good[4][:at] + bad, *good[5:]])
+        records, losses = read(tmp_path, gzip.compress(data, 1) if name.endswith("gz") else data, name)
+        found = {u: r.block for u, r in zip(uris(records), records, strict=True)}
+        assert {u: b for u, b in blocks.items() if u[-1] != "4"}.items() <= found.items(), at
+        assert losses or len(records) == 10, at
+
+
+@pytest.mark.parametrize("which", [0, 4, 9])
+def test_a_record_without_content_length_ends_where_it_ends(tmp_path, which):
+    records = ten()
+    block = records[which].split(b"\r\n\r\n", 1)[1][:-4]
+    records[which] = records[which].replace(b"Content-Length", b"Content-Longth", 1)
+    own, _ = read(tmp_path, b"".join(map(gzip.compress, records)))
+    shared, _ = read(tmp_path, gzip.compress(record(None, b"a: b", kind="warcinfo") + b"".join(records)))
+    assert own[which].block == shared[which + 1].block == block
+    assert (len(own), len(shared)) == (10, 11)
+
+
 def test_a_plain_record_whose_digest_fits_is_kept_before_garbage(tmp_path):
     records = ten()
     data = b"".join(records[:4]) + b"\x07garbage between records\x07\r\n" + b"".join(records[4:])
