@@ -12,7 +12,10 @@ from dataclasses import dataclass
 import brotli
 import zstandard
 
+from gristmill.acquire.members import ZSTD_MAGIC, DamageError, zstd_frame_end
+
 STATUS = re.compile(rb"HTTP/\d(?:\.\d)?[ \t]+(\d{3})(?:[ \t]|\r|\n|$)")
+_INTERIM = re.compile(rb"HTTP/\d(?:\.\d)?[ \t]+1(?!01)\d\d(?:[ \t]|\r|\n)")
 _CHUNK_SIZE = re.compile(rb"[ \t]*([0-9A-Fa-f]{1,15})[ \t]*(?:;[^\r\n]*)?\r*\n")
 _HEAD_END = re.compile(rb"\n\r*\n")
 MAX_HEAD = 1 << 20
@@ -55,10 +58,17 @@ def parse(block: bytes) -> Message | None:
 
     Line ends may be LF or any number of CR and an LF; folded headers are joined; a head that never ends is all head.
     """
+    tags: Tags = set()
+    # 100 Continue, 103 Early Hints: the answer follows (RFC 9110 section 15.2).
+    start = 0
+    while _INTERIM.match(block, start) and (after := _HEAD_END.search(block, start, start + MAX_HEAD)) and (
+            STATUS.match(block, after.end())):
+        start = after.end()
+        tags.add("interim_response")
+    block = block[start:]
     match = STATUS.match(block)
     if match is None:
         return None
-    tags: Tags = set()
     end = _HEAD_END.search(block, 0, MAX_HEAD)
     if end is None:
         tags.add("http_head_unended")
@@ -159,6 +169,15 @@ def content_decode(body: bytes, codings: list[bytes], *, max_bytes: int,
     return body, done, tags
 
 
+def sniff(body: bytes) -> str | None:
+    """The coding that a body's first bytes show, or None. Text never begins like gzip or zstd, hardly like zlib."""
+    if body[:3] == b"\x1f\x8b\x08":
+        return "gzip"
+    if body[:4] == ZSTD_MAGIC:
+        return "zstd"
+    return "deflate" if body[:2] in (b"x\x01", b"x\x5e", b"x\x9c", b"x\xda") else None
+
+
 Inflated = tuple[bytes, Tags] | None
 
 
@@ -227,36 +246,66 @@ def _deflate(body: bytes, bound: _Bound) -> Inflated:
 
 
 def _brotli(body: bytes, bound: _Bound) -> Inflated:
+    out = _brotli_fed(body, bound, len(body))
+    if out is None or "encoding_broken" in out[1]:
+        # The decoder gives nothing of the piece that it fails in, be it only by what follows the end: smaller pieces.
+        again = _brotli_fed(body, bound, max(len(body) >> 20, 1))
+        out = out if again is None else again
+    return _believable(body, out)
+
+
+def _brotli_fed(body: bytes, bound: _Bound, piece: int) -> Inflated:
     inflate = brotli.Decompressor()
-    pending = body
+    at = 0
 
     def step(limit: int) -> bytes:
-        nonlocal pending
-        if inflate.is_finished():
-            return b""
-        out: bytes = inflate.process(pending, output_buffer_limit=limit)
-        pending = b""
-        return out
+        nonlocal at
+        while not inflate.is_finished():
+            fed = body[at : at + piece] if inflate.can_accept_more_data() else b""
+            at += len(fed)
+            out: bytes = inflate.process(fed, output_buffer_limit=limit)
+            if out or (at >= len(body) and not fed):
+                return out
+        return b""
 
-    return _believable(body, _collect(step, bound, (brotli.error,), inflate.is_finished))
+    return _collect(step, bound, (brotli.error,), inflate.is_finished)
 
 
 def _zstd(body: bytes, bound: _Bound) -> Inflated:
-    if body[:4] != b"\x28\xb5\x2f\xfd":
+    if body[:4] != ZSTD_MAGIC:
         return None
-    reader = zstandard.ZstdDecompressor(max_window_size=1 << 27).stream_reader(body, read_across_frames=True)
-    probe = zstandard.ZstdDecompressor(max_window_size=1 << 27)
+    inflater = zstandard.ZstdDecompressor(max_window_size=1 << 27)
+    at, whole = 0, True
+    reader: zstandard.ZstdDecompressionReader | None = None
 
-    def ended() -> bool:
-        # stream_reader does not tell a cut frame from a finished one; the frame's own size or a second pass does.
-        sink = probe.decompressobj()
-        try:
-            sink.decompress(body)
-        except zstandard.ZstdError:
-            return False
-        return sink.eof
+    def step(limit: int) -> bytes:
+        nonlocal at, whole, reader
+        while True:
+            if reader is None:
+                if body[at : at + 4] != ZSTD_MAGIC:
+                    return b""  # the end, or what some servers send after it
+                try:
+                    stop = zstd_frame_end(_Held(body), at)
+                except DamageError:
+                    stop, whole = len(body), False
+                # A frame at a time: a reader over all gives nothing of the frame before one that it fails in.
+                reader, at = inflater.stream_reader(body[at:stop], read_size=STEP), stop
+            out: bytes = reader.read(limit)
+            if out:
+                return out
+            reader = None
 
-    return _collect(reader.read, bound, (zstandard.ZstdError,), ended)
+    return _collect(step, bound, (zstandard.ZstdError,), lambda: whole)
+
+
+class _Held:
+    """A body as a place to read from."""
+
+    def __init__(self, body: bytes) -> None:
+        self._body, self.size = body, len(body)
+
+    def read(self, offset: int, length: int) -> bytes:
+        return self._body[offset : offset + length]
 
 
 _INFLATERS: dict[str, Callable[[bytes, _Bound], Inflated]] = {

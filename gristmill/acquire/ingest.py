@@ -170,15 +170,19 @@ class Ingest:
             tags |= more
         row["content_type"], row["charset"] = http.media_type(message.last(b"content-type"))
         codings = message.all(b"content-encoding")
-        stored, done, more = http.content_decode(
+        stored, _, more = http.content_decode(
             body, codings, max_bytes=self._bounds.max_payload_bytes, max_ratio=self._bounds.max_inflate_ratio
         )
         tags |= more
-        if not codings and stored[:3] == b"\x1f\x8b\x08" and row["content_type"].startswith(_TEXTUAL):
-            stored, done, more = http.content_decode(
-                stored, [b"gzip"], max_bytes=self._bounds.max_payload_bytes, max_ratio=self._bounds.max_inflate_ratio
+        # Coded once more than it says, or otherwise; a page, not an archive that is meant to be one.
+        if (not row["content_type"] or row["content_type"].startswith(_TEXTUAL)) and (coding := http.sniff(stored)):
+            plain, done, more = http.content_decode(
+                stored, [coding.encode()], max_bytes=self._bounds.max_payload_bytes,
+                max_ratio=self._bounds.max_inflate_ratio
             )
-            tags |= more | ({"encoding_undeclared"} if done else set())
+            if done and (coding != "deflate" or not more & {"encoding_broken", "encoding_cut"}):
+                stored = plain
+                tags |= more | {"encoding_undeclared"}
         return body, stored, tags
 
     @staticmethod

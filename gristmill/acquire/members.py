@@ -135,7 +135,16 @@ class _ZstdMember:
         return out
 
 
-def zstd_frame_end(source: Source, offset: int) -> int:
+class Bytes(Protocol):
+    """Bytes that can be read at an offset."""
+
+    size: int
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Bytes at ``offset``; fewer only at the end."""
+
+
+def zstd_frame_end(source: Bytes, offset: int) -> int:
     """Where a zstd frame ends, found by walking its block headers (RFC 8878), without inflating it.
 
     Raises:

@@ -1,6 +1,7 @@
 """HTTP messages as servers send them: what can be decoded is, what cannot is left and tagged, nothing raises."""
 
 import gzip
+import random
 import tracemalloc
 import zlib
 
@@ -83,6 +84,37 @@ def test_formats_without_a_magic_number_do_not_eat_plain_bytes(data, coding):
     out, done, tags = decode(b"<html>" + data, coding)
     assert done or (out == b"<html>" + data and tags == {"encoding_wrong"})
     assert not tags & {"encoding_broken", "encoding_cut"} or len(out) > len(data)
+
+
+@pytest.mark.parametrize("coding", CODERS)
+def test_what_is_sent_after_the_end_costs_nothing(coding):
+    for body in (BODY, random.Random(1).randbytes(200_000) + BODY * 200):
+        assert decode(CODERS[coding](body) + b"\r\n<!-- 0.2 s -->", coding)[:2] == (body, [coding])
+
+
+def test_brotli_that_breaks_gives_what_came_before():
+    big = b"".join(b"%d, " % (i * i) for i in range(40_000))
+    packed = bytearray(brotli.compress(big, quality=1))
+    packed[len(packed) // 2 :] = bytes(len(packed) // 2)
+    data, done, tags = decode(bytes(packed), "br")
+    assert done == ["br"]
+    assert tags & {"encoding_broken", "encoding_cut"}
+    assert data[: len(big) // 3] == big[: len(big) // 3]
+
+
+def test_zstd_of_several_frames_the_last_cut():
+    frame = CODERS["zstd"](BODY)
+    assert decode(frame + frame, "zstd") == (BODY + BODY, ["zstd"], set())
+    assert decode(frame + frame[:-3], "zstd") == (BODY, ["zstd"], {"encoding_cut"})
+
+
+@pytest.mark.parametrize("interim", [
+    b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n",
+    b"HTTP/1.1 100\r\n\r\n" * 5000])
+def test_an_interim_response_is_not_the_answer(interim):
+    message = http.parse(interim + b"HTTP/1.1 200 OK\r\nA: b\r\n\r\nbody")
+    assert (message.status, message.body, message.tags) == (200, b"body", {"interim_response"})
+    assert http.parse(interim).status in (100, 103)
 
 
 def test_an_unknown_coding_ends_it():

@@ -69,6 +69,30 @@ def test_transfer_and_content_codings_come_off(tmp_path, coding, chunked):
     assert b"\nContent-Encoding" not in http_head
 
 
+@pytest.mark.parametrize("sent", ["gzip", "deflate", "zstd", "gzip, gzip"])
+@pytest.mark.parametrize("said", ["gzip", "br", "deflate", "zstd", "utf-8", "gzip, utf-8", ""])
+@pytest.mark.parametrize("kind", ["text/html", None])
+def test_a_page_is_read_whatever_its_coding_is_called(tmp_path, sent, said, kind):
+    body = BODY
+    for coding in sent.split(", "):
+        body = CODERS[coding](body)
+    row, (_, _, payload) = take(tmp_path, record(
+        "http://a.example/", http(body, *([f"Content-Encoding: {said}"] if said else []), content_type=kind)))
+    layers = len(sent.split(", "))
+    if layers > 1 and said != "gzip":
+        assert payload == CODERS["gzip"](BODY)  # one more than is said, and no further
+    else:
+        assert payload == BODY
+        assert (said == sent) == (not {"encoding_undeclared"} & set(row["tags"]))
+
+
+def test_text_that_begins_like_zlib_stays(tmp_path):
+    for body in (b"x^2 + y^2 = z^2", b"x\x01 is no text, and no zlib"):
+        row, (_, _, payload) = take(tmp_path, record("http://a.example/", http(body, content_type="text/plain")))
+        assert payload == body
+        assert not row["tags"]
+
+
 def test_undeclared_gzip_on_a_page(tmp_path):
     row, (_, _, payload) = take(tmp_path, record("http://a.example/", http(CODERS["gzip"](BODY))))
     assert payload == BODY
