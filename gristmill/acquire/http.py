@@ -256,15 +256,17 @@ def _brotli(body: bytes, bound: _Bound) -> Inflated:
 
 def _brotli_fed(body: bytes, bound: _Bound, piece: int) -> Inflated:
     inflate = brotli.Decompressor()
-    at = 0
+    at, pending = 0, False
 
     def step(limit: int) -> bytes:
-        nonlocal at
+        nonlocal at, pending
         while not inflate.is_finished():
-            fed = body[at : at + piece] if inflate.can_accept_more_data() else b""
+            # It takes more before it has given all that is due, and then fails without giving it.
+            fed = body[at : at + piece] if not pending and inflate.can_accept_more_data() else b""
             at += len(fed)
             out: bytes = inflate.process(fed, output_buffer_limit=limit)
-            if out or (at >= len(body) and not fed):
+            stuck, pending = not fed and not pending, bool(out)
+            if out or stuck:
                 return out
         return b""
 
