@@ -13,6 +13,7 @@ from gristmill.errors import LandingError
 from gristmill.fingerprint import canonical_json
 from gristmill.store import Store
 
+NO_CRAWL = "no crawl has been taken yet: `gristmill run --landing PLACE --crawl NAME` takes one"
 # Dagster's keys hold none of | , [ ]; a path holds no slash.
 NAME = re.compile(r"^[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
 

@@ -22,7 +22,7 @@ from gristmill.acquire import robots, robots_sweep
 from gristmill.funnel import FUNNEL, Plan
 from gristmill.identity import host_bucket, host_id
 from gristmill.observe.history import REPORT, family, made_reports
-from gristmill.registry import Registry
+from gristmill.registry import NO_CRAWL, Registry
 from gristmill.release import tombstones
 from gristmill.release.expiring import expiring
 from gristmill.release.shard_set import NameSet, ShardSet
@@ -61,34 +61,49 @@ def standing(store: Store, plan: Plan, now: dt.datetime) -> list[Standing]:
 def partitions(store: Store, plan: Plan, now: dt.datetime) -> Standing:
     """Crawls that were begun and are not whole: a stage has some of its partitions, or those after it have none.
 
-    A crawl that was whole by other parameters is old, not broken (``gristmill plan stale``), until it is begun anew.
+    A crawl that was whole by other parameters is old, not broken (``gristmill plan stale``), until it is begun anew:
+    it is named all the same, as is one of which nothing is made.
     """
     found: dict[str, list[str]] = {}
     ages: dict[str, float] = {}
-    unfinished = [c for c in reversed(Registry(store).crawls())
+    old: list[str] = []  # whole by other parameters
+    unmade: list[str] = []  # nothing of today's, and never whole
+    known = Registry(store).crawls()
+    unfinished = [c for c in reversed(known)
                   if store.blobs.size(f"{Key(REPORT, plan.fingerprints[REPORT], c).path}/{MANIFEST}") is None]
     reported = made_reports(store) if unfinished else {}
     for crawl in unfinished[:LOOKED_AT]:
         made = {s.name: _made(store, plan, s.name, crawl) for s in FUNNEL if s.on_grid}
         begun = [n for n, m in made.items() if m]
         partial = [f"{n} {m} of {plan.buckets}" for n, m in made.items() if 0 < m < plan.buckets]
-        if not begun:
-            continue
-        last = _last(store, plan, begun[-1], crawl)
         whole = max((float(store.run_info(Key(REPORT, f, crawl)).get("ended", 0.0)) for f in reported.get(crawl, ())),
                     default=None)
-        if whole is None or last > whole:
+        last = _last(store, plan, begun[-1], crawl) if begun else 0.0
+        if begun and (whole is None or last > whole):
             found[crawl] = partial or [f"stopped after {begun[-1]}"]
             ages[crawl] = round((now.timestamp() - last) / 3600, 3)
-    return _unfinished(found, ages, len(unfinished))
+        else:
+            (unmade if whole is None else old).append(crawl)
+    return _unfinished(found, ages, {"crawls_known": len(known), "unfinished": len(unfinished),
+                                     "by_other_parameters": old, "not_made": unmade})
 
 
-def _unfinished(found: Mapping[str, list[str]], ages: Mapping[str, float], n: int) -> Standing:
-    told = "; ".join(f"{c}: {', '.join(w[:4])}" + (f" (the last {60 * ages[c]:.0f} minutes ago)" if ages[c] < 1 else "")
-                     for c, w in found.items())
+def _unfinished(found: Mapping[str, list[str]], ages: Mapping[str, float], rest: Mapping[str, Any]) -> Standing:
+    told = [f"{c}: {', '.join(w[:4])}" + (f" (the last {60 * ages[c]:.0f} minutes ago)" if ages[c] < 1 else "")
+            for c, w in found.items()]
+    if rest["by_other_parameters"]:
+        told.append(f"made by other parameters than today's: {', '.join(rest['by_other_parameters'])} (gristmill plan "
+                    "stale says what is not current)")
+    if rest["not_made"]:
+        told.append(f"nothing is made by today's parameters of {', '.join(rest['not_made'])} (gristmill run --crawl "
+                    "NAME makes it)")
+    if rest["unfinished"] > LOOKED_AT:
+        told.append(f"{rest['unfinished'] - LOOKED_AT} older crawls that have no report by them were not looked into")
+    if not rest["crawls_known"]:
+        told.append(NO_CRAWL)
     return Standing(
-        "partitions", not found, told or "all crawls are whole",
-        {"crawls": dict(found), "unfinished": n, "last_made_hours_ago": dict(ages)},
+        "partitions", not found, "; ".join(told) or "all crawls are whole",
+        {"crawls": dict(found), "last_made_hours_ago": dict(ages), **rest},
         ("a run failed or was stopped: the same command resumes it", "a changed parameter: see gristmill plan stale"))
 
 
@@ -102,7 +117,8 @@ def but_going(found: Standing, going: Collection[str]) -> Standing:
     """
     ages = found.facts["last_made_hours_ago"]
     left = {c: w for c, w in found.facts["crawls"].items() if c not in going and ages[c] >= GOING_H}
-    return _unfinished(left, {c: ages[c] for c in left}, found.facts["unfinished"])
+    rest = {k: v for k, v in found.facts.items() if k not in ("crawls", "last_made_hours_ago")}
+    return _unfinished(left, {c: ages[c] for c in left}, rest)
 
 
 def _made(store: Store, plan: Plan, stage: str, crawl: str) -> int:
@@ -142,7 +158,8 @@ def quarantine(store: Store, plan: Plan, _now: dt.datetime) -> Standing:
         # Three standard errors of a count, beside the factor: a small crawl sets aside few either way.
         if usual is not None and each[newest][0] > GROWTH * usual + 3 * (max(usual, 1 / max(n, 1)) / max(n, 1)) ** 0.5:
             grown.append(f"{newest} sets aside {each[newest][0]:.2%}, the crawls before {usual:.2%}")
-    return Standing("quarantine", not grown, "; ".join(grown) or "no growth", {"shares": shares},
+    well = "no growth" if shares else "no crawl has been finished by today's parameters"
+    return Standing("quarantine", not grown, "; ".join(grown) or well, {"shares": shares},
                     ("damaged WARC files", "an extractor that crashes or is too slow", "other content than before"))
 
 
@@ -267,7 +284,8 @@ def freshness(store: Store, plan: Plan, now: dt.datetime) -> Standing:
         ages[crawl] = round((now.timestamp() - ended) / 86_400, 2)
         if len(held) > 1 and ages[crawl] > days:
             old.append(f"{name}: the newest, {crawl}, was finished here {ages[crawl]:.0f} days ago")
-    well = f"every family has a crawl that was finished here in the last {days} days"
+    well = (f"every family has a crawl that was finished here in the last {days} days" if ages else
+            "no crawl has been finished by today's parameters")
     return Standing("freshness", not old, "; ".join(old) or well,
                     {"age_days": ages, "bound_days": days},
                     ("no new listing has landed", "the sensor new_crawls is off", "a run of the new crawl failed"))

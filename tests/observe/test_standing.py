@@ -98,9 +98,25 @@ def test_a_crawl_that_was_whole_by_other_parameters_is_old_and_not_broken(store)
     other = Plan(PARAMS.model_copy(update={"observe": PARAMS.observe.model_copy(update={"trailing": 4})}))
     assert other.fingerprints[history.REPORT] != PLAN.fingerprints[history.REPORT]
     later = NOW + dt.timedelta(hours=3)
-    assert CHECKS["partitions"](store, other, later).passed
+    found = CHECKS["partitions"](store, other, later)
+    assert found.passed
+    assert "made by other parameters than today's: C-1" in found.why
+    assert "whole" not in found.why
+    assert but_going(found, []).why == found.why
     commit(store, "raw_warc", "C-1", 0, ended=NOW.timestamp() + 60)  # it is begun anew, and stops
     assert CHECKS["partitions"](store, other, later).facts["crawls"] == {"C-1": ["raw_warc 1 of 4"]}
+
+
+def test_a_site_without_a_crawl_or_with_one_that_was_never_begun_is_not_called_whole(store):
+    assert "no crawl has been taken yet" in look(store, "partitions").why
+    Registry(store).register("C-1")
+    found = look(store, "partitions")
+    assert (found.passed, found.facts["not_made"]) == (True, ["C-1"])
+    assert "of C-1" in found.why
+    assert {look(store, n).why for n in ("quarantine", "freshness")} == {
+        "no crawl has been finished by today's parameters"}
+    report(store, "C-1")
+    assert look(store, "partitions").why == "all crawls are whole"
 
 
 def test_growing_quarantine_is_told_and_noise_is_not(store):
