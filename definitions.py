@@ -19,7 +19,7 @@ from assets.stages import stage_assets  # noqa: E402
 from checks.crawl import crawl_checks  # noqa: E402
 from checks.standing import SITE, standing_checks, standing_schedule  # noqa: E402
 from checks.yields import yield_checks  # noqa: E402
-from gristmill.commands.places import DEFAULTS, parameter_file  # noqa: E402
+from gristmill.commands.places import parameter_file  # noqa: E402
 from gristmill.errors import ParameterError  # noqa: E402
 from gristmill.frozen import require_buckets  # noqa: E402
 from gristmill.funnel import FUNNEL, Plan  # noqa: E402
@@ -39,8 +39,8 @@ COORDINATOR = {"dagster-k8s/config": {"container_config": {"resources": {
 
 
 def pipeline_file() -> Path:
-    """The parameter file in force, as every command finds it; the demo's where there is none yet."""
-    return parameter_file(ROOT) or ROOT / DEFAULTS[-1]
+    """The parameter file in force, as every command finds it. Raises ParameterError where there is none."""
+    return parameter_file(ROOT)
 
 
 def build_definitions(pipeline: Pipeline | None = None, *, reporter: Reporter | None = None,

@@ -390,6 +390,9 @@ class Pipeline(BaseModel):
     params: PipelineParams = PipelineParams()
 
 
+NAME_A_FILE = "pass --pipeline FILE, set GRISTMILL_PIPELINE, write one with `gristmill init`, or run `make demo`"
+
+
 def read_pipeline(path: str | Path) -> Pipeline:
     """Read a parameter file; relative places are resolved against its folder.
 
@@ -400,7 +403,7 @@ def read_pipeline(path: str | Path) -> Pipeline:
     try:
         data: Any = require_text(yaml.safe_load(file.read_text("utf-8")))
     except FileNotFoundError as error:
-        raise ParameterError(f"no parameter file {file}: set GRISTMILL_PIPELINE, or run `make demo` first") from error
+        raise ParameterError(f"no parameter file {file}: {NAME_A_FILE}") from error
     except (OSError, ValueError, RecursionError, yaml.YAMLError) as error:
         raise ParameterError(f"{file} cannot be read as YAML: {error}") from error
     if data is None:  # with the defaults it would name another store, and all would look well there

@@ -5,8 +5,14 @@ import json
 
 import pytest
 
+import definitions
+import launch
 from gristmill.cli import main
-from gristmill.params import read_pipeline
+from gristmill.commands import places
+from gristmill.errors import ParameterError
+from gristmill.params import NAME_A_FILE, read_pipeline
+from gristmill.registry import NO_CRAWL, Registry
+from gristmill.store import Store
 
 
 @pytest.fixture
@@ -32,10 +38,50 @@ def test_init_takes_what_a_rank_file_does_not_hold(tmp_path, ranks, capsys):
 @pytest.mark.parametrize(("command", "says"), [
     (["robots", "list"], "no host has opted out"), (["licences", "list"], "the registry is empty"),
     (["pages", "list"], "nobody has been told anything"),
+    *((command, NO_CRAWL) for command in (["yields"], ["bill"], ["profile"], ["plan", "stale"], ["plan", "change"],
+                                          ["plan", "funnel"], ["status"])),
+    (["manifest", "list"], "`gristmill run --manifest v1` builds one"),
 ])
 def test_an_empty_list_says_that_it_is_empty(tmp_path, capsys, command, says):
     file = tmp_path / "pipeline.yaml"
     file.write_text("site: {paging: {targets: [{kind: webhook, url: 'http://127.0.0.1:9/'}]}}\n"
                     "params: {grid: {host_buckets: 2}}\n")
     assert main([*command, "--pipeline", str(file)]) == 0
-    assert says in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert says in shown
+    assert "everything is current" not in shown
+    assert "all crawls are whole" not in shown
+
+
+@pytest.mark.parametrize("command", ["yields", "bill", "profile", "status"])
+def test_a_crawl_of_which_nothing_is_made_is_no_empty_table(tmp_path, capsys, command):
+    file = tmp_path / "pipeline.yaml"
+    file.write_text("site: {store: store}\nparams: {grid: {host_buckets: 2}}\n")
+    Registry(Store(tmp_path / "store")).register("C-1")
+    assert main([command, "--pipeline", str(file)]) == 0
+    shown = capsys.readouterr().out
+    assert "C-1" in shown
+    assert "by today's parameters" in shown
+    assert "all crawls are whole" not in shown
+    assert "docs in" not in shown
+
+
+def test_a_missing_parameter_file_is_told_in_one_way(tmp_path, capsys, monkeypatch):
+    missing = tmp_path / "none.yaml"
+    told = set()
+    for command in (["yields", "--pipeline", str(missing)], ["manifest", "list", "--pipeline", str(missing)]):
+        assert main(command) == 1
+        told.add(capsys.readouterr().err)
+    with pytest.raises(ParameterError) as refused:
+        launch.run(["--crawl", "C", "--pipeline", str(missing)])
+    assert told == {f"gristmill: {refused.value}\n"} == {f"gristmill: no parameter file {missing}: {NAME_A_FILE}\n"}
+
+    monkeypatch.delenv(places.PIPELINE_VARIABLE, raising=False)
+    monkeypatch.chdir(tmp_path)  # neither here nor in the project
+    monkeypatch.setattr(places, "project_folder", lambda: tmp_path)
+    monkeypatch.setattr(definitions, "ROOT", tmp_path)
+    assert main(["yields"]) == 1
+    with pytest.raises(ParameterError) as refused:
+        launch.run(["--crawl", "C"])
+    assert capsys.readouterr().err == f"gristmill: {refused.value}\n"
+    assert str(refused.value) == f"no parameter file {tmp_path / 'pipeline.yaml'}: {NAME_A_FILE}"

@@ -4,10 +4,12 @@ import pytest
 
 import launch
 from definitions import build_definitions
+from gristmill.cli import main
 from gristmill.errors import ParameterError
 from gristmill.frozen import GRID, recorded, require_buckets
 from gristmill.funnel import BY_NAME, Plan
-from gristmill.params import GridParams, Pipeline, PipelineParams, SiteConfig
+from gristmill.params import GridParams, Pipeline, PipelineParams, SiteConfig, read_pipeline
+from gristmill.registry import Registry
 from gristmill.runner import run_stage
 from gristmill.store import Store
 from tests.release.conftest import shared_world, world  # noqa: F401
@@ -43,6 +45,21 @@ def test_a_run_a_version_and_the_code_location_refuse_another(tmp_path, monkeypa
     with pytest.raises(ParameterError, match="has 8"):
         build_definitions(pipeline)
     assert [p for p, _ in store.blobs.list("registry")] == [GRID], "nothing was registered"
+
+
+@pytest.mark.parametrize("command", [["yields"], ["bill"], ["profile"], ["status"], ["dashboard"], ["explain", "x"],
+                                     ["plan", "stale"], ["plan", "change"], ["plan", "funnel"], ["robots", "list"],
+                                     ["collect"], ["compact"], ["manifest", "retain", "1"]])
+def test_a_command_that_looks_says_what_a_run_says(tmp_path, capsys, command):
+    """It would find nothing in another grid, and show empty tables."""
+    file, store = tmp_path / "pipeline.yaml", Store(tmp_path / "store")
+    file.write_text("site: {store: store}\nparams: {grid: {host_buckets: 9}}\n")
+    require_buckets(store, plan(8))
+    Registry(store).register("C")
+    assert main([*command, "--pipeline", str(file)]) == 1
+    with pytest.raises(ParameterError) as refused:
+        launch.take(read_pipeline(file), "A", landing=None, workers=1, only=None, buckets=None, force=False)
+    assert capsys.readouterr().err == f"gristmill: {refused.value}\n"
 
 
 def test_a_store_of_an_earlier_release_has_what_is_there(world):  # noqa: F811

@@ -80,11 +80,14 @@ def _build(args: argparse.Namespace) -> int:
 
 
 def _list(args: argparse.Namespace) -> int:
-    from gristmill.release.standing import dropped, read_hash, registered
+    from gristmill.release.standing import NO_VERSION, dropped, read_hash, registered
 
     store = pipeline_of(args).store
     gone = dropped(store)
-    for name in registered(store):
+    known = registered(store)
+    if not known:
+        print(NO_VERSION)
+    for name in known:
         if name in gone:
             print(f"{name:<16} {gone[name] or '':<64} (dropped)")
             continue

@@ -93,7 +93,7 @@ def _probed(place: Workplace, args: argparse.Namespace) -> Found:
     from gristmill.params import EmbedderParams
     from gristmill.quality.labelled import read_texts
 
-    params = place.plan.params
+    params = place.pipeline.params
     pinned = args.holdout_hash or params.extract.holdout_hash
     if pinned is None:
         raise ParameterError("no hold-outs are pinned: pass --holdout-hash, or set params.extract.holdout_hash")

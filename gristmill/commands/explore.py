@@ -7,7 +7,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from gristmill.commands.places import add_pipeline, crawls_of, pipeline_of
+from gristmill.commands.places import add_pipeline, crawls_of, nothing_of, pipeline_of
 from gristmill.errors import GristmillError
 
 
@@ -41,7 +41,8 @@ def _yields(commands: Any) -> None:
 
         place = pipeline_of(args)
         for crawl in crawls_of(args, place.store):
-            print(f"yield of {crawl}\n{render(stage_yields(place.store, place.plan, crawl))}\n")
+            found = stage_yields(place.store, place.plan, crawl)
+            print(f"yield of {crawl}\n{render(found)}\n" if found else nothing_of(crawl))
         return 0
 
     parser.set_defaults(call=call)

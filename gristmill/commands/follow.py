@@ -20,14 +20,14 @@ def _version(parser: argparse.ArgumentParser) -> None:
 
 
 def _newest(args: argparse.Namespace) -> tuple[Any, str]:
-    from gristmill.release.standing import registered
+    from gristmill.release.standing import NO_VERSION, registered
 
     store = pipeline_of(args).store
     if args.version:
         return store, args.version
     known = registered(store)
     if not known:
-        raise ManifestError("no version has been built: gristmill run --manifest v1")
+        raise ManifestError(NO_VERSION)
     return store, known[-1]
 
 
@@ -114,6 +114,8 @@ def _spike(commands: Any) -> None:
             raise GristmillError(str(error)) from error
         for row in rows[: args.top]:
             print(json.dumps(row, default=str, sort_keys=True))
+        if not rows:
+            print("these ranks are shown no document at these steps")
         return 0
 
     parser.set_defaults(call=call)

@@ -90,7 +90,7 @@ def _list(args: argparse.Namespace) -> int:
     from gristmill.acquire.holdout import access, require
 
     place = pipeline_of(args)
-    held = require(place.site.holdout, place.plan.params.extract.holdout_hash,
+    held = require(place.site.holdout, place.pipeline.params.extract.holdout_hash,
                    options=access(place.site, place.store.options))
     print(f"{held.hash}  {held.root}")
     for entry in held.manifest["benchmarks"]:

@@ -9,7 +9,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from gristmill.commands.places import add_pipeline, crawls_of, pipeline_of
+from gristmill.commands.places import add_pipeline, crawls_of, nothing_of, pipeline_of
 from gristmill.errors import ParameterError
 
 
@@ -23,7 +23,8 @@ def _profile(commands: Any) -> None:
 
         place = pipeline_of(args)
         for crawl in crawls_of(args, place.store):
-            print(f"profile of {crawl}, seconds\n{render(profile(place.store, place.plan, crawl))}\n")
+            found = profile(place.store, place.plan, crawl)
+            print(f"profile of {crawl}, seconds\n{render(found)}\n" if found else nothing_of(crawl))
         return 0
 
     parser.set_defaults(call=call)
@@ -42,7 +43,8 @@ def _bill(commands: Any) -> None:
         place = pipeline_of(args)
         values = assumptions.values(assumptions.read(args.assumptions or place.site.assumptions))
         for crawl in crawls_of(args, place.store):
-            print(render(bill(place.store, place.plan, crawl, values)) + "\n")
+            found = bill(place.store, place.plan, crawl, values)
+            print(f"{render(found)}\n" if found.lines or found.other_bytes else nothing_of(crawl))
         return 0
 
     parser.set_defaults(call=call)

@@ -8,10 +8,11 @@ from __future__ import annotations
 import argparse
 import os
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gristmill.errors import GristmillError
+from gristmill.errors import GristmillError, ParameterError
 
 if TYPE_CHECKING:  # a training host has the loader's dependencies only, and calls `gristmill replay`
     from gristmill.funnel import Plan
@@ -36,12 +37,19 @@ class Workplace:
 
         return Store(self.pipeline.site.store)
 
-    @property
+    @cached_property
     def plan(self) -> Plan:
-        """Parameters and fingerprints."""
+        """Parameters and fingerprints, to look the store's partitions up by.
+
+        Raises:
+            ParameterError: the store's grid has another number of host buckets: nothing would be found in it.
+        """
+        from gristmill.frozen import require_buckets
         from gristmill.funnel import Plan
 
-        return Plan(self.pipeline.params)
+        plan = Plan(self.pipeline.params)
+        require_buckets(self.store, plan, record=False)
+        return plan
 
     @property
     def site(self) -> SiteConfig:
@@ -71,13 +79,22 @@ def add_pipeline(parser: argparse.ArgumentParser) -> None:
                         help=f"parameter file (default: ${PIPELINE_VARIABLE}, pipeline.yaml, demo/pipeline.yaml)")
 
 
-def parameter_file(project: Path) -> Path | None:
-    """The parameter file in force: the variable's, else one here, else one in the project's folder; or None."""
+def parameter_file(project: Path) -> Path:
+    """The parameter file in force: the variable's, else one here, else one in the project's folder.
+
+    Raises:
+        ParameterError: there is none.
+    """
+    from gristmill.params import NAME_A_FILE
+
     named = os.environ.get(PIPELINE_VARIABLE)
     if named:
         return Path(named)
-    found = (base / name for base in (Path.cwd(), project) for name in DEFAULTS)
-    return next((file for file in found if file.exists()), None)
+    found = [base / name for base in (Path.cwd(), project) for name in DEFAULTS]
+    for file in found:
+        if file.exists():
+            return file
+    raise ParameterError(f"no parameter file {found[0]}: {NAME_A_FILE}")
 
 
 def pipeline_of(args: argparse.Namespace) -> Workplace:
@@ -85,21 +102,27 @@ def pipeline_of(args: argparse.Namespace) -> Workplace:
     from gristmill.params import read_pipeline
 
     file = args.pipeline or parameter_file(project_folder())
-    if file is not None:
-        return Workplace(read_pipeline(file), file)
-    raise GristmillError("no parameter file: pass --pipeline FILE, set GRISTMILL_PIPELINE, or run gristmill demo make")
+    return Workplace(read_pipeline(file), file)
 
 
 def crawls_of(args: argparse.Namespace, store: Store) -> list[str]:
-    """The crawl that a command names, or every crawl in order.
+    """The crawls that a command names, or every crawl in order; where there is none, that is printed.
 
     Raises:
         LandingError: no such crawl; the message lists those there are.
     """
-    from gristmill.registry import Registry
+    from gristmill.registry import NO_CRAWL, Registry
 
     registry = Registry(store)
-    if args.crawl:
-        registry.ordinal(args.crawl)
-        return [args.crawl]
-    return registry.crawls()
+    named = [args.crawl] if isinstance(args.crawl, str) else list(args.crawl or ())
+    for crawl in named:
+        registry.ordinal(crawl)
+    found = named or registry.crawls()
+    if not found:
+        print(NO_CRAWL)
+    return found
+
+
+def nothing_of(crawl: str) -> str:
+    """What is said in place of a table of a crawl that would be empty."""
+    return f"{crawl}: nothing of it is made by today's parameters; `gristmill run --crawl {crawl}` makes it"

@@ -8,7 +8,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from gristmill.commands.places import Workplace, add_pipeline, pipeline_of
+from gristmill.commands.places import Workplace, add_pipeline, crawls_of, pipeline_of
 from gristmill.errors import ArchivedPartitionError, ParameterError
 
 
@@ -18,15 +18,6 @@ def _plan(commands: Any) -> None:
     _stale(actions)
     _change(actions)
     _funnel(actions)
-
-
-def _crawls(place: Workplace, named: list[str] | None) -> list[str]:
-    from gristmill.registry import Registry
-
-    registry = Registry(place.store)
-    for crawl in named or ():
-        registry.ordinal(crawl)  # raises, with what there is
-    return named or registry.crawls()
 
 
 def _stale(actions: Any) -> None:
@@ -39,13 +30,15 @@ def _stale(actions: Any) -> None:
 
         place = pipeline_of(args)
         stale = 0
-        for crawl in _crawls(place, args.crawl):
+        crawls = crawls_of(args, place.store)
+        for crawl in crawls:
             for state in survey(place.store, place.plan, place.site, crawl):
                 if state.wanting:
                     stale += len(state.wanting)
                     buckets = "" if state.wanting == (-1,) else " buckets " + ", ".join(map(str, state.wanting))
                     print(f"{crawl}  {state.stage:<20} {len(state.wanting)} to make{buckets}")
-        print(f"{stale} partitions are not current" if stale else "everything is current")
+        if crawls:
+            print(f"{stale} partitions are not current" if stale else "everything is current")
         return 0
 
     parser.set_defaults(call=call)
@@ -84,7 +77,7 @@ def change(args: argparse.Namespace) -> int:
         raise ParameterError(f"{file} names the store {new.site.store}, not {place.site.store}: nothing to compare")
     values = assumptions.values(assumptions.read(args.assumptions or new.site.assumptions))
     after = Workplace(new, file)
-    crawls = _crawls(place, args.crawl)
+    crawls = crawls_of(args, place.store)
     elected = reelect.wanted(place.store, after.plan)
     found = compare(place.store, place.pipeline, new, crawls, elected)
     print(render(found, values, args.workers or default_workers()))
@@ -143,7 +136,7 @@ def funnel(args: argparse.Namespace) -> int:
     if not args.assumed_only:
         place = pipeline_of(args)
         known = assumptions.read(args.assumptions or place.site.assumptions)
-        crawls = _crawls(place, args.crawl)
+        crawls = crawls_of(args, place.store)
         measured = measure(place.store, place.plan, crawls)
         seen = {c: tally(place.store, place.plan, [c])[0]["crawl_slices"].docs_in for c in crawls}
     report = page.Report(known, measured)

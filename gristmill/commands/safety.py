@@ -67,7 +67,7 @@ def _scan(args: argparse.Namespace) -> int:
     from gristmill.safety import pii
     from gristmill.text_units import text_buffers
 
-    params = pipeline_of(args).plan.params.safety
+    params = pipeline_of(args).pipeline.params.safety
     rows = _texts(args)
     rules = pii.Rules(private_ips=params.private_ips, countries=params.phone_countries or tuple(pii.PHONE_FORMATS))
     found = pii.scan(*text_buffers(pa.array([text for _, text in rows], pa.large_string())), rules)

@@ -19,6 +19,7 @@ FORMAT = 1
 KIND = "gristmill-manifest"
 VERSIONS = "registry/versions"
 DROPPED = "registry/dropped"
+NO_VERSION = "no version has been built yet: `gristmill run --manifest v1` builds one"
 _NUMBERED = re.compile(r"^v(\d+)$")
 
 
@@ -36,7 +37,8 @@ def read_manifest(store: Store, version: str, expected_hash: str | None = None) 
         body, found, broken = fold(pieces(store.blobs, path))
     except FileNotFoundError as error:
         here = sorted({p.split("/")[1] for p, _ in store.blobs.list("manifests") if p.endswith("/manifest.json")})
-        raise ManifestError(f"no version {version!r}; there are: {', '.join(here) or 'none'}") from error
+        there = f"there are: {', '.join(here)}" if here else NO_VERSION
+        raise ManifestError(f"no version {version!r}; {there}") from error
     if expected_hash is not None and found != expected_hash:
         raise ManifestError(f"{path} has hash {found}, asked for is {expected_hash}")
     if broken is not None:
