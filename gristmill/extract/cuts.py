@@ -129,6 +129,12 @@ def _suspects(buf, kind, tag, start, end, attrs, flags, hint, parent, close, uns
     return out[:found]
 
 
+def among_prose(page: Scan, element: int) -> bool:
+    """Has an element a neighbour that is a visible paragraph of running text."""
+    return bool(_among_prose(page.buf, page.kind, page.tag, page.start, page.end, page.attrs, page.flags, page.parent,
+                             page.close, element))
+
+
 @njit(cache=True, nogil=True)
 def _among_prose(buf, kind, tag, start, end, attrs, flags, parent, close, element):  # type: ignore[no-untyped-def]
     """Has a hidden element a neighbour that is a visible paragraph of running text."""

@@ -11,7 +11,7 @@ import re
 import numpy as np
 from numba import njit, uint64
 
-from gristmill.extract import scan, sheets, tags
+from gristmill.extract import cuts, scan, sheets, tags
 from gristmill.extract.scan import Scan
 
 _LENGTH = r"\s*(?:-\s*)?0*\.?0*(?:px|em|rem|pt|%|vw|vh)?\s*(?:!important)?\s*(?:;|$)"
@@ -20,14 +20,17 @@ _FAR = r"\s*-\s*(?:\d{4,}(?:\.\d+)?(?:px|pt)?|\d{3,}(?:em|rem|vw|vh|%))"
 _HIDES = re.compile(
     r"(?:^|[;{\s])(?:"
     r"display\s*:\s*none|visibility\s*:\s*(?:hidden|collapse)|content-visibility\s*:\s*hidden"
-    rf"|font-size\s*:{_LENGTH}|opacity\s*:\s*0?(?:\.0+|0)(?:%)?\s*(?:!important)?\s*(?:;|$)"
+    rf"|font-size\s*:{_LENGTH}|font-size\s*:\s*(?:(?:0*[01](?:\.\d+)?|0*\.\d+)(?:px|pt)|0*\.0\d*r?em)"
+    r"|font\s*:\s*(?:[a-z-]+\s+)*0+(?:\.0+)?(?:px|pt|em|rem|%)?(?:\s|/)|filter\s*:\s*opacity\(\s*0*\.?0*%?\s*\)"
     rf"|text-indent\s*:{_FAR}"
     r"|clip-path\s*:\s*(?:inset\(\s*(?:50|100)%|circle\(\s*0|polygon\(\s*0)|clip\s*:\s*rect\(\s*[01](?:px)?[\s,]+[01]"
     r"|transform\s*:\s*(?:scale\(\s*0\s*[,)]|translate[xy]?\(\s*-\s*\d{4,})"
     r")", re.IGNORECASE)
+# Not to be seen until a script fades it in, or never.
+_FADES = re.compile(r"(?:^|[;{\s])opacity\s*:\s*0?(?:\.0+|0)(?:%)?\s*(?:!important)?\s*(?:;|$)", re.IGNORECASE)
 # Off-screen and zero-size need two declarations to hide.
 _OUT_OF_FLOW = re.compile(r"position\s*:\s*(?:absolute|fixed)", re.IGNORECASE)
-_AWAY = re.compile(rf"(?:^|[;{{\s])(?:left|top|right|bottom|margin-left|margin-top)\s*:{_FAR}", re.IGNORECASE)
+_AWAY = re.compile(rf"(?:^|[;{{\s])(?:inset|left|top|right|bottom|margin-left|margin-top)\s*:{_FAR}", re.IGNORECASE)
 _CLIPPED = re.compile(r"overflow(?:-[xy])?\s*:\s*(?:hidden|clip)", re.IGNORECASE)
 _SMALL = re.compile(
     r"(?:^|[;{\s])(?:max-)?(?:height|width)\s*:\s*(?:0+(?:\.0+)?|1px)(?:px|em|rem|pt|%)?\s*(?:!important)?\s*(?:;|$)",
@@ -55,21 +58,32 @@ def hides(style: str) -> bool:
     return _CLIPPED.search(style) is not None and _SMALL.search(style) is not None
 
 
+def fades(style: str) -> bool:
+    """Does this list of CSS declarations make the element that has it transparent."""
+    return _FADES.search(style) is not None
+
+
 def elements(page: Scan, seen: bool) -> np.ndarray:
     """Start tokens of elements that are hidden, ascending; elements inside them are not all listed.
+
+    What is only transparent is hidden where no script would fade it in: it has neither class nor id, or stands among
+    the paragraphs that a reader sees. Sections that appear as one scrolls are transparent in the source.
 
     ``seen``: does one of ``WORDS`` occur in the page.
     """
     found = (page.kind == scan.START) & ((page.flags & (scan.A_HIDDEN | scan.A_ARIA_HIDDEN)) != 0)
     cache: dict[bytes, bool] = {}
+    faded: dict[bytes, bool] = {}
     for element in _styled(page.buf, page.kind, page.attrs).tolist():
         value = page.value(element, scan.STYLE)
         verdict = cache.get(value)
         if verdict is None:
-            verdict = cache[value] = hides(_text(value))
-        if verdict:
+            style = _text(value)
+            verdict = cache[value] = hides(style)
+            faded[value] = fades(style)
+        if verdict or (faded[value] and _for_good(page, element)):
             found[element] = True
-    classes, ids = _style_rules(page)
+    classes, ids, fading = _style_rules(page)
     if classes or seen:
         cache.clear()
         for element in _named(page, scan.CLASS, classes | CLASSES):
@@ -81,12 +95,23 @@ def elements(page: Scan, seen: bool) -> np.ndarray:
                     any(n in CLASSES for n in names) and _SHOWN_AGAIN.search(value) is None)
             if verdict:
                 found[element] = True
+    if fading:
+        for element in _named(page, scan.CLASS, fading):
+            if not fading.isdisjoint(page.value(element, scan.CLASS).split()) and _for_good(page, element):
+                found[element] = True
     if ids:
         for element in _named(page, scan.ID, ids):
             if page.value(element, scan.ID) in ids:
                 found[element] = True
     every = np.flatnonzero(found)
     return every[~_NEVER[page.tag[every]]]
+
+
+def _for_good(page: Scan, element: int) -> bool:
+    """Is there no sign that a script shows a transparent element."""
+    if page.attrs[element, scan.CLASS] < 0 and page.attrs[element, scan.ID] < 0:
+        return True
+    return cuts.among_prose(page, element)
 
 
 @njit(cache=True, nogil=True)
@@ -160,19 +185,26 @@ def _text(value: bytes) -> str:
     return _ESCAPE.sub(lambda m: chr(min(int(m.group(1), 16), 0x10FFFF)), text) if "\\" in text else text
 
 
-def _style_rules(page: Scan) -> tuple[set[bytes], set[bytes]]:
-    """Class names and ids that a simple rule of the page, outside any condition (``@media``), hides."""
+def _style_rules(page: Scan) -> tuple[set[bytes], set[bytes], set[bytes]]:
+    """Class names and ids that a simple rule of the page, outside any condition (``@media``), hides; class names that
+    one makes transparent.
+    """
     classes: set[bytes] = set()
     ids: set[bytes] = set()
+    fading: set[bytes] = set()
     for token in np.flatnonzero((page.kind == scan.RAW) & (page.tag == _STYLE)).tolist():
         raw = page.raw[page.start[token] : page.end[token]]
         if len(raw) > 1 << 18:
             continue
         for selectors, body in sheets.rules(raw):
-            if len(body) > 2000 or not hides(body):
+            if len(body) > 2000:
+                continue
+            hiding = hides(body)
+            if not hiding and not fades(body):
                 continue
             for selector in selectors.split(","):
                 match = _SIMPLE.match(selector.strip())
-                if match:
-                    (classes if match.group(1) == "." else ids).add(match.group(2).encode())
-    return classes, ids
+                if match and (hiding or match.group(1) == "."):
+                    names = fading if not hiding else classes if match.group(1) == "." else ids
+                    names.add(match.group(2).encode())
+    return classes, ids, fading

@@ -9,7 +9,7 @@ import numpy as np
 from numba import njit
 
 # Declarations that hide have one of these in them, in whatever case, or a negative number.
-WORDS = (b"none", b"hidden", b"collapse", b"opacity", b"font-size", b"clip", b"scale")
+WORDS = (b"none", b"hidden", b"collapse", b"opacity", b"font-size", b"font:", b"clip", b"scale")
 _BYTES = np.frombuffer(b"".join(WORDS), np.uint8)
 _ENDS = np.cumsum([len(w) for w in WORDS])
 _BEGINS = np.zeros(256, np.bool_)  # bytes in lower case with which a word begins, and the minus

@@ -30,7 +30,13 @@ HIDING = [
     f'<p style="text-indent:-9999px">{SECRET}</p>',
     f'<p style="font-size:0">{SECRET}</p>',
     f'<p style="font-size: 0px;">{SECRET}</p>',
+    f'<p style="font-size:1px">{SECRET}</p>',
+    f'<p style="font-size:.05em">{SECRET}</p>',
+    f'<p style="font:italic 0/0 a">{SECRET}</p>',
+    f'<p style="filter: opacity(0%)">{SECRET}</p>',
+    f'<p style="position:absolute;inset:-9999px auto auto">{SECRET}</p>',
     f'<p style="opacity:0">{SECRET}</p>',
+    f'<p class="intro" style="opacity:0">{SECRET}</p>',
     f'<p style="height:0;width:0;overflow:hidden">{SECRET}</p>',
     f'<p style="position:absolute;clip:rect(0,0,0,0)">{SECRET}</p>',
     f'<p style="transform:scale(0)">{SECRET}</p>',
@@ -80,6 +86,10 @@ def test_rules_of_the_pages_own_style_sheet() -> None:
     [
         "display:block",
         "font-size:0.9em",
+        "font-size:10px",
+        "font-size:1.5em",
+        "font:10px/0 a",
+        "font:bold 0.9em a",
         "opacity:0.5",
         "opacity:.08",
         "left:-10px;position:absolute",
@@ -91,6 +101,19 @@ def test_rules_of_the_pages_own_style_sheet() -> None:
 )
 def test_visible_styles_do_not_hide(style: str) -> None:
     assert not hides(style)
+
+
+@pytest.mark.parametrize("how", ['class="s" style="opacity:0;transform:translateY(20px)"', 'class="reveal"',
+                                 'id="s" style="opacity:0.0"'])
+def test_sections_that_a_script_fades_in_are_seen(how: str) -> None:
+    """As sites do it whose sections appear while one scrolls: all of a page may be transparent in its source."""
+    section = f"<section><div {how}><h2>Then</h2><p>{PROSE}</p></div></section>"
+    clean = sanitize.clean(f"<html><head><style>.reveal{{opacity:0}}</style></head><body>{section * 3}</body></html>")
+    assert clean.html.count("northern cape") == 3
+    assert not clean.hidden_chars
+    planted = f'<p>{PROSE}</p><p class="reveal">{SECRET}</p><p>{PROSE}</p>'
+    clean = sanitize.clean(f"<html><head><style>.reveal{{opacity:0}}</style></head><body>{planted}</body></html>")
+    assert "ZORBLAX" not in clean.html
 
 
 def test_a_page_that_waits_for_its_script_is_seen() -> None:
