@@ -114,6 +114,9 @@ def take(pipeline: Pipeline, crawl: str, *, landing: str | None, workers: int, o
     from gristmill.acquire.landing import require_crawl
     from gristmill.frozen import require_buckets
 
+    unknown = [o for o in only or () if o not in BY_NAME]
+    if unknown:
+        raise GristmillError(f"no stage {', '.join(unknown)}; there are: {', '.join(BY_NAME)}")
     require_buckets(store, plan)
     registry = Registry(store)
     place = landing or (registry.landing(crawl) if crawl in registry.ordinals() else None) or site.landing
@@ -128,10 +131,6 @@ def take(pipeline: Pipeline, crawl: str, *, landing: str | None, workers: int, o
     if not instance.has_dynamic_partition(grids.CRAWL, crawl):
         instance.add_dynamic_partitions(grids.CRAWL, [crawl])
 
-    if only:
-        unknown = [o for o in only if o not in BY_NAME]
-        if unknown:
-            raise GristmillError(f"no stage {', '.join(unknown)}; there are: {', '.join(BY_NAME)}")
     states = {s.stage: s for s in survey(store, plan, site, crawl)}
     wanted = [s.name for s in FUNNEL if (only is None or s.name in only) and (force or states[s.name].wanting)]
     if not wanted:

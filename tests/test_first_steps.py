@@ -9,8 +9,8 @@ import definitions
 import launch
 from gristmill.cli import main
 from gristmill.commands import places
-from gristmill.errors import ParameterError
-from gristmill.params import NAME_A_FILE, read_pipeline
+from gristmill.errors import GristmillError, ParameterError
+from gristmill.params import NAME_A_FILE, Pipeline, SiteConfig, read_pipeline
 from gristmill.registry import NO_CRAWL, Registry
 from gristmill.store import Store
 
@@ -33,6 +33,50 @@ def test_init_takes_what_a_rank_file_does_not_hold(tmp_path, ranks, capsys):
     assert main([*ranks, "--pattern", r"\S+|\s+", "--special-token", "<|endoftext|>=256"]) == 0
     made = read_pipeline(tmp_path / "site" / "pipeline.yaml").params.tokenize
     assert (made.pattern, made.special_tokens) == (r"\S+|\s+", {"<|endoftext|>": 256})
+
+
+SPLIT = ["--pattern", r"\S+|\s+", "--special-token", "<|endoftext|>=256"]
+
+
+@pytest.mark.parametrize("wrong", [
+    [], ["--holdout-env", "no name"], ["--buckets", "0"], ["--holdout-fields", "bench", "question=answer"],
+    ["--holdout-root", "ftp://elsewhere"], ["--lock-until", "some day"], ["--recipe", "BAD"],
+])
+def test_a_failed_init_leaves_no_folder_behind(tmp_path, ranks, capsys, wrong):
+    (tmp_path / "recipe.yaml").write_text("a recipe\n")
+    wrong = [str(tmp_path / "recipe.yaml") if w == "BAD" else w for w in wrong]
+    if not wrong:
+        (tmp_path / "bench.jsonl").write_text('{"question": ')
+    there = sorted(tmp_path.rglob("*"))
+    try:
+        code = main([*ranks, *SPLIT, *wrong])
+    except SystemExit as usage:
+        code = usage.code
+    assert code, capsys.readouterr()
+    assert sorted(tmp_path.rglob("*")) == there
+
+
+def test_options_are_judged_before_files_are_read(tmp_path, capsys):
+    """Else an hour of reading ends with a word that was misspelt, or with a complaint about something else."""
+    missing = str(tmp_path / "none.jsonl")
+    imported = ["import", missing, "--landing", str(tmp_path / "landing")]
+    for command, says in (
+        ([*imported, "--as", "C", "--tier", "nope"], "tier 'nope' is none of"),
+        ([*imported, "--as", "no name"], "'no name' cannot name a crawl"),
+        (["quality", "train", "--kind", "ngram", "--order", "0", "--good", missing, "--bad", missing,
+          "--out", str(tmp_path / "m")], "--order must lie between"),
+        (["export", str(tmp_path / "out"), "--pipeline", missing], "say what to export"),
+        (["restore", "C", "--asset", "txet", "--pipeline", missing], "there is no asset 'txet'"),
+    ):
+        assert main(command) == 1
+        assert says in capsys.readouterr().err
+
+
+def test_a_stage_that_does_not_exist_registers_no_crawl(tmp_path):
+    site = SiteConfig(store=str(tmp_path / "store"))
+    with pytest.raises(GristmillError, match="no stage txet"):
+        launch.take(Pipeline(site=site), "C", landing=None, workers=1, only=["txet"], buckets=None, force=False)
+    assert Registry(Store(site.store)).crawls() == []
 
 
 @pytest.mark.parametrize(("command", "says"), [

@@ -179,16 +179,25 @@ def _delivery(landing: Blobs, crawl: str) -> Listing:
     )
 
 
+def require_named(name: str, tier: str | None = None) -> None:
+    """Refuse what cannot be a crawl's name, or is no tier: before anything that is to land is read.
+
+    Raises:
+        LandingError: naming it.
+    """
+    if not NAME.match(name):
+        raise LandingError(f"{name!r} cannot name a crawl: letters, digits, dot, dash and underscore, at most 100")
+    if tier is not None and tier not in TIERS:
+        raise LandingError(f"tier {tier!r} is none of {', '.join(TIERS)}")
+
+
 def say_source(landing_root: str | Path, name: str, tier: str | None, license_id: str | None) -> None:
     """Write a crawl's ``source.yaml``, before the crawl lands; written again it must say the same.
 
     Raises:
         LandingError: no such tier, or the crawl has landed as something else.
     """
-    if not NAME.match(name):
-        raise LandingError(f"{name!r} cannot name a crawl: letters, digits, dot, dash and underscore, at most 100")
-    if tier is not None and tier not in TIERS:
-        raise LandingError(f"tier {tier!r} is none of {', '.join(TIERS)}")
+    require_named(name, tier)
     path = f"crawl-data/{name}/source.yaml"
     said = {k: v for k, v in (("tier", tier), ("license", license_id)) if v is not None}
     data = yaml.safe_dump(said).encode()
@@ -308,8 +317,7 @@ def land(files: Iterable[str | Path], name: str, landing_root: str | Path) -> li
         LandingError: a file that is missing or is no WARC, a name that cannot be one, or a crawl of that name that has
             other content: a landing is never overwritten.
     """
-    if not NAME.match(name):
-        raise LandingError(f"{name!r} cannot name a crawl: letters, digits, dot, dash and underscore, at most 100")
+    require_named(name)
     sources = [Path(f) for f in files]
     if not sources:
         raise LandingError("no file to land was named")

@@ -133,9 +133,9 @@ def _export(commands: Any) -> None:
     def call(args: argparse.Namespace) -> int:
         from gristmill.interchange.export import export, export_megatron
 
-        place = pipeline_of(args)
         if bool(args.crawl) == bool(args.megatron):
             raise GristmillError("say what to export: --crawl NAME or --megatron VERSION")
+        place = pipeline_of(args)
         if args.megatron:
             files = export_megatron(place.store, args.megatron, args.out)
         else:

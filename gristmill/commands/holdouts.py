@@ -7,6 +7,7 @@ too). Does not belong here: the format of a root (``acquire/holdout.py``), and w
 from __future__ import annotations
 
 import argparse
+import datetime as dt
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,20 @@ def add_fields(parser: argparse.ArgumentParser, option: str) -> None:
     parser.add_argument(option, nargs=2, action="append", default=[], dest="fields",
                         metavar=("BENCHMARK", "SPAN=FIELD,..."), help="which fields of its rows are spans, under what "
                         "names; item=FIELD names the field of an item's id (default: every field that is text)")
+
+
+def add_lock(parser: argparse.ArgumentParser) -> None:
+    """The option that says how long hold-outs are retained."""
+    parser.add_argument("--lock-until", type=_date, metavar="DATE",
+                        help="retain them until then, where the bucket has object lock")
+
+
+def _date(text: str) -> str:
+    try:
+        dt.datetime.fromisoformat(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no date, such as 2099-12-31") from error
+    return text
 
 
 def benchmarks_of(files: Sequence[Path]) -> dict[str, Path]:
@@ -66,7 +81,7 @@ def _holdout(commands: Any) -> None:
     add_fields(frozen, "--fields")
     frozen.add_argument("--env", default="", metavar="PREFIX_", help="the root's credentials are in "
                         "PREFIX_AWS_ACCESS_KEY_ID and PREFIX_AWS_SECRET_ACCESS_KEY")
-    frozen.add_argument("--lock-until", metavar="DATE", help="retain them until then, where the bucket has object lock")
+    add_lock(frozen)
     frozen.set_defaults(call=_freeze)
     listed = actions.add_parser("list", help="benchmarks of the root that the parameters name")
     add_pipeline(listed)

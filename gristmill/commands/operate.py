@@ -82,12 +82,13 @@ def archive(args: argparse.Namespace) -> int:
         raise ParameterError("name crawls, or a bound: --keep N, --older-than DAYS")
     if args.keep is not None and args.keep < 0:
         raise ParameterError("--keep must be 0 or more")
+    assets = _assets(args)
     where = to if "://" in to else str(Path(to).resolve())
     chosen = args.crawls or cold.older(place.store, keep=args.keep, days=args.older_than)
     if not chosen:
         print("no crawl is past the bound")
     for crawl in chosen:
-        moved = cold.archive(place.store, crawl, where, assets=_assets(args))
+        moved = cold.archive(place.store, crawl, where, assets=assets)
         print(f"{crawl}: {moved.files:,} files, {moved.bytes / 1e6:,.1f} MB moved to {where}" if moved.files
               else f"{crawl}: nothing to move")
     return 0
@@ -120,9 +121,10 @@ def _restore(commands: Any) -> None:
         from gristmill.plan import archive as cold
         from gristmill.registry import Registry
 
+        assets = _assets(args)
         place = pipeline_of(args)
         Registry(place.store).ordinal(args.crawl)
-        moved = cold.restore(place.store, args.crawl, assets=_assets(args))
+        moved = cold.restore(place.store, args.crawl, assets=assets)
         print(f"{args.crawl}: {moved.files:,} files, {moved.bytes / 1e6:,.1f} MB restored" if moved.partitions
               else f"{args.crawl}: nothing of it is archived")
         return 0

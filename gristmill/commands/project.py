@@ -16,7 +16,7 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
-from gristmill.commands.holdouts import add_fields, benchmarks_of, fields_of
+from gristmill.commands.holdouts import add_fields, add_lock, benchmarks_of, fields_of
 from gristmill.commands.places import PIPELINE_VARIABLE, Workplace, add_pipeline, project_folder
 from gristmill.errors import GristmillError, ParameterError
 
@@ -153,7 +153,7 @@ def _init(commands: Any) -> None:
     parser.add_argument("--holdout-root", metavar="DIR_OR_S3", help="freeze the hold-outs there (default: the site's)")
     parser.add_argument("--holdout-env", default="", metavar="PREFIX_", help="the root has credentials of its own, in "
                         "PREFIX_AWS_ACCESS_KEY_ID and PREFIX_AWS_SECRET_ACCESS_KEY")
-    parser.add_argument("--lock-until", metavar="DATE", help="retain them until then, where the bucket has object lock")
+    add_lock(parser)
     parser.set_defaults(call=init)
 
 
@@ -181,19 +181,19 @@ def init(args: argparse.Namespace) -> int:
     fields = fields_of(args, benchmarks)
     if not 1 <= args.buckets <= 9999:
         raise ParameterError(f"--buckets {args.buckets}: there can be 1 to 9999")
+    if not re.fullmatch("[A-Z0-9_]*", args.holdout_env):
+        raise ParameterError(f"--holdout-env {args.holdout_env!r}: the beginning of variable names, such as HOLDOUT_")
     split = _split(args)
     _check_tokenizer(args.tokenizer, split)
     if args.recipe:
         from gristmill.mixture.recipe import read as read_recipe
 
         read_recipe(args.recipe)
-    folder.mkdir(parents=True, exist_ok=True)
-    if not re.fullmatch("[A-Z0-9_]*", args.holdout_env):
-        raise ParameterError(f"--holdout-env {args.holdout_env!r}: the beginning of variable names, such as HOLDOUT_")
     root = args.holdout_root or str(folder / "state" / "holdout")
     root = root if "://" in root else str(Path(root).resolve())
     at = SiteConfig(holdout=root, holdout_env=args.holdout_env)
     held = freeze(root, dict(benchmarks), fields, options=access(at, {}), lock_until=args.lock_until)
+    folder.mkdir(parents=True, exist_ok=True)  # only now: what fails before leaves no folder behind
     tokenizer = put(args.tokenizer, folder / "state" / "models")
     site: dict[str, Any] = {}
     if args.holdout_root:

@@ -91,6 +91,11 @@ def _call_train(args: argparse.Namespace) -> int:
     from gristmill.quality import fasttext_classifier as ft
     from gristmill.quality.labelled import hold_out
 
+    if args.kind == "ngram":
+        from gristmill.quality import kneser_ney, perplexity
+
+        if not 1 <= args.order <= perplexity.MAX_ORDER:
+            raise ParameterError(f"--order must lie between 1 and {perplexity.MAX_ORDER}")
     cache = _cache(args)
     data, held = hold_out(_data(args), args.hold_out)
     head = args.head or ft.GOOD
@@ -100,10 +105,6 @@ def _call_train(args: argparse.Namespace) -> int:
         trained = encoder.train({head: (data.texts, data.targets)}, cache, how=heads.Fit(hidden=max(0, args.hidden)))
         heads.write(heads.joined(heads.read(args.out), trained) if args.add else trained, args.out)
     elif args.kind == "ngram":
-        from gristmill.quality import kneser_ney, perplexity
-
-        if not 1 <= args.order <= perplexity.MAX_ORDER:
-            raise ParameterError(f"--order must lie between 1 and {perplexity.MAX_ORDER}")
         kneser_ney.write_arpa(kneser_ney.train(data.good, args.order), args.out)
     else:
         few = ft.Training(buckets=ft.buckets_for(len(data.texts)))
@@ -214,11 +215,11 @@ def _call_annotate(args: argparse.Namespace) -> int:
     from gristmill.fingerprint import digest
     from gristmill.quality import annotate, labelled
 
-    rubrics = [annotate.read_rubric(path) for path in args.rubric] if args.rubric else [annotate.EDUCATIONAL]
-    annotate.check(rubrics)
     how = asking_of(args)
     if args.sample < 0 or args.first_chars < 1:
         raise ParameterError("--sample must be 0 or more, and --first-chars 1 or more")
+    rubrics = [annotate.read_rubric(path) for path in args.rubric] if args.rubric else [annotate.EDUCATIONAL]
+    annotate.check(rubrics)
     rows = labelled.distinct(row for path in args.texts for row in labelled.read_rows(path, args.field, args.lang_field)
                              if row[1].strip())
     if not rows:

@@ -17,7 +17,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from gristmill.acquire import origin
-from gristmill.acquire.landing import land, say_source
+from gristmill.acquire.landing import land, require_named, say_source
 from gristmill.interchange.jsonl import BadLine, Document, InterchangeError, read
 
 FILE_DOCS = 20_000  # documents a WARC file: under 100 MB of ordinary pages
@@ -50,8 +50,9 @@ def import_jsonl(files: Iterable[str | Path], name: str, landing: str | Path, *,
     Raises:
         InterchangeError: a file is missing or cut short, there is no document at all, or a document's
             ``derived_from`` is no doc_id.
-        LandingError: the name cannot be a crawl's, or stands with other content.
+        LandingError: the name cannot be a crawl's, or stands with other content; or there is no such tier.
     """
+    require_named(name, tier)
     out, files = Imported(), list(files)
     with tempfile.TemporaryDirectory() as folder:
         warcs: list[Path] = []
