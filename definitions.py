@@ -98,7 +98,8 @@ def executor_of(site: SiteConfig) -> dg.ExecutorDefinition:
     try:
         from dagster_k8s import k8s_job_executor
     except ImportError as error:
-        raise ParameterError("site.executor is k8s: install the extra k8s (pip install 'gristmill[k8s]')") from error
+        raise ParameterError("site.executor is k8s: install the extra k8s (pip install '.[k8s]' in the repository's "
+                             "folder)") from error
     return k8s_job_executor
 
 

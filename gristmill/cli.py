@@ -57,7 +57,8 @@ def _call(arguments: Sequence[str]) -> int:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] == "gristmill":
             raise
-        print(f"gristmill: this command needs the package {error.name}: install gristmill[pipeline]", file=sys.stderr)
+        print(f"gristmill: this command needs the package {error.name}, of the extra pipeline: "
+              "pip install '.[pipeline]' in the repository's folder", file=sys.stderr)
         return 1
     except BrokenPipeError:  # whoever read it has seen enough
         close_output()

@@ -32,7 +32,7 @@ def test_the_loader_and_the_command_line_load_without_the_pipelines_packages(cod
 def test_a_command_that_needs_more_says_what_to_install(tmp_path):
     result = bare("from gristmill.cli import main\nsys.exit(main(['yields', '--pipeline', 'x.yaml']))")
     assert result.returncode == 1
-    assert "gristmill[pipeline]" in result.stderr
+    assert "pip install '.[pipeline]'" in result.stderr
     assert "Traceback" not in result.stderr
 
 

@@ -152,7 +152,8 @@ def require(module: str, why: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        raise ModelError(f"{why} needs {module}, which is not installed: pip install 'gristmill[embed]'") from error
+        raise ModelError(f"{why} needs {module}, which is not installed: pip install '.[embed]' in the repository's "
+                         "folder") from error
 
 
 def _tokenizer(params: EmbedderParams, path: Path, cache_dir: str) -> tuple[Any, int]:
