@@ -13,8 +13,8 @@ NESTED = re.compile(r"@[^{};]+\{(?:[^{}]*\{[^{}]*\})*[^{}]*\}")
 RULE = re.compile(r"([^{}]+)\{([^{}]*)\}")
 SIMPLE = re.compile(r"^(?:[a-z][a-z0-9]*)?([.#])([\w-]+)$", re.IGNORECASE)
 PIECES = ("{", "}", "{", "}", "@media", "@", ";", "/*", "*/", " ", "\n", ".a", "#b", "p.c", ",", "display:none", "x",
-          "-", "position:absolute;left:-9999px", "font-size:0", "font:0/0 a", "\u00e9", "OPACITY:0;", ".d-e", ":hover", "/",
-          "*", "overflow:hidden;height:0")
+          "-", "position:absolute;left:-9999px", "font-size:0", "font:0/0 a", "\u00e9", "OPACITY:0;", ".d-e", ":hover",
+          "/", "*", "overflow:hidden;height:0")
 
 
 def by_pattern(sheet: str) -> tuple[set[bytes], set[bytes]]:
