@@ -129,10 +129,46 @@ def _suspects(buf, kind, tag, start, end, attrs, flags, hint, parent, close, uns
     return out[:found]
 
 
-def among_prose(page: Scan, element: int) -> bool:
-    """Has an element a neighbour that is a visible paragraph of running text."""
-    return bool(_among_prose(page.buf, page.kind, page.tag, page.start, page.end, page.attrs, page.flags, page.parent,
-                             page.close, element))
+def beside_prose(page: Scan, elements: np.ndarray) -> np.ndarray:
+    """bool[n]: which of the elements stand beside a visible paragraph of running text that is none of them."""
+    among = np.zeros(len(page), np.bool_)
+    among[elements] = True
+    around = np.zeros(len(page), np.bool_)
+    up = page.parent[elements]
+    around[up[up >= 0]] = True
+    _with_prose(page.buf, page.kind, page.tag, page.start, page.end, page.attrs, page.flags, page.parent, page.close,
+                among, around)
+    found: np.ndarray = (up >= 0) & around[up]
+    return found
+
+
+@njit(cache=True, nogil=True)
+def _with_prose(buf, kind, tag, start, end, attrs, flags, parent, close, among, around):  # type: ignore[no-untyped-def]
+    """Leave of the elements ``around`` those with a visible paragraph of running text in them, none of ``among``."""
+    found = np.zeros(len(around), np.bool_)
+    for t in range(len(kind)):
+        up = parent[t]
+        if kind[t] != 1 or tag[t] != _P or up < 0 or not around[up] or found[up] or among[t]:
+            continue
+        found[up] = _running(buf, kind, tag, start, end, attrs, flags, parent, close, t)
+    around[:] = found
+
+
+@njit(cache=True, nogil=True)
+def _running(buf, kind, tag, start, end, attrs, flags, parent, close, t):  # type: ignore[no-untyped-def]
+    """Is a paragraph visible, as far as its own attributes say, and of running text."""
+    if flags[t] & scan.A_HIDDEN or attrs[t, scan.STYLE] >= 0:
+        return False
+    stop = _outer_end(t, kind, tag, start, end, parent, close, len(buf))
+    if stop - end[t] < FEW_BYTES:
+        return False
+    words = 0
+    inside = False
+    for i in range(end[t], stop):
+        blank = buf[i] == 32 or 9 <= buf[i] <= 13
+        words += not blank and not inside
+        inside = not blank
+    return words >= FEW_WORDS
 
 
 @njit(cache=True, nogil=True)
@@ -142,18 +178,7 @@ def _among_prose(buf, kind, tag, start, end, attrs, flags, parent, close, elemen
     if up < 0:
         return False
     for t in range(up + 1, min(close[up], len(kind))):
-        if kind[t] != 1 or tag[t] != _P or parent[t] != up or t == element or flags[t] & scan.A_HIDDEN or (
-                attrs[t, scan.STYLE] >= 0):
-            continue
-        stop = _outer_end(t, kind, tag, start, end, parent, close, len(buf))
-        if stop - end[t] < FEW_BYTES:
-            continue
-        words = 0
-        inside = False
-        for i in range(end[t], stop):
-            blank = buf[i] == 32 or 9 <= buf[i] <= 13
-            words += not blank and not inside
-            inside = not blank
-        if words >= FEW_WORDS:
+        if kind[t] == 1 and tag[t] == _P and parent[t] == up and t != element and _running(
+                buf, kind, tag, start, end, attrs, flags, parent, close, t):
             return True
     return False

@@ -74,6 +74,7 @@ def elements(page: Scan, seen: bool) -> np.ndarray:
     found = (page.kind == scan.START) & ((page.flags & (scan.A_HIDDEN | scan.A_ARIA_HIDDEN)) != 0)
     cache: dict[bytes, bool] = {}
     faded: dict[bytes, bool] = {}
+    clear: list[int] = []
     for element in _styled(page.buf, page.kind, page.attrs).tolist():
         value = page.value(element, scan.STYLE)
         verdict = cache.get(value)
@@ -81,8 +82,10 @@ def elements(page: Scan, seen: bool) -> np.ndarray:
             style = _text(value)
             verdict = cache[value] = hides(style)
             faded[value] = fades(style)
-        if verdict or (faded[value] and _for_good(page, element)):
+        if verdict:
             found[element] = True
+        elif faded[value]:
+            clear.append(element)
     classes, ids, fading = _style_rules(page)
     if classes or seen:
         cache.clear()
@@ -97,8 +100,10 @@ def elements(page: Scan, seen: bool) -> np.ndarray:
                 found[element] = True
     if fading:
         for element in _named(page, scan.CLASS, fading):
-            if not fading.isdisjoint(page.value(element, scan.CLASS).split()) and _for_good(page, element):
-                found[element] = True
+            if not fading.isdisjoint(page.value(element, scan.CLASS).split()):
+                clear.append(element)
+    if clear:
+        found[_for_good(page, np.unique(np.array(clear, np.int64)))] = True
     if ids:
         for element in _named(page, scan.ID, ids):
             if page.value(element, scan.ID) in ids:
@@ -107,11 +112,10 @@ def elements(page: Scan, seen: bool) -> np.ndarray:
     return every[~_NEVER[page.tag[every]]]
 
 
-def _for_good(page: Scan, element: int) -> bool:
-    """Is there no sign that a script shows a transparent element."""
-    if page.attrs[element, scan.CLASS] < 0 and page.attrs[element, scan.ID] < 0:
-        return True
-    return cuts.among_prose(page, element)
+def _for_good(page: Scan, clear: np.ndarray) -> np.ndarray:
+    """Those of the transparent elements that no script seems to show."""
+    unnamed = (page.attrs[clear, scan.CLASS] < 0) & (page.attrs[clear, scan.ID] < 0)
+    return clear[unnamed | cuts.beside_prose(page, clear)]
 
 
 @njit(cache=True, nogil=True)

@@ -1,6 +1,7 @@
 """What a reader does not see does not reach the text, and what a reader sees does."""
 
 import json
+import time
 from pathlib import Path
 
 import pytest
@@ -111,9 +112,20 @@ def test_sections_that_a_script_fades_in_are_seen(how: str) -> None:
     clean = sanitize.clean(f"<html><head><style>.reveal{{opacity:0}}</style></head><body>{section * 3}</body></html>")
     assert clean.html.count("northern cape") == 3
     assert not clean.hidden_chars
+    clean = sanitize.clean(f"<html><head><style>.reveal{{opacity:0}}</style></head><body><p {how}>{PROSE}</p><p {how}>"
+                           f"{PROSE}</p></body></html>")
+    assert clean.html.count("northern cape") == 2
     planted = f'<p>{PROSE}</p><p class="reveal">{SECRET}</p><p>{PROSE}</p>'
     clean = sanitize.clean(f"<html><head><style>.reveal{{opacity:0}}</style></head><body>{planted}</body></html>")
     assert "ZORBLAX" not in clean.html
+
+
+def test_many_transparent_paragraphs_cost_no_more_than_as_many_others() -> None:
+    many = "<p class=x>some words here</p>" * 30_000
+    for sheet in (".y{opacity:0}", ".x{opacity:0}"):
+        started = time.process_time()
+        sanitize.clean(f"<html><head><style>{sheet}</style></head><body><div>{many}</div></body></html>")
+        assert time.process_time() - started < 2
 
 
 def test_a_page_that_waits_for_its_script_is_seen() -> None:
