@@ -108,12 +108,20 @@ def _diff(args: argparse.Namespace) -> int:
 
 
 def _verify(args: argparse.Namespace) -> int:
-    from gristmill.release.versions import verify
+    from gristmill.release.versions import examine, mending
 
-    problems = verify(pipeline_of(args).store, args.version, deep=args.deep, expected_hash=args.hash)
-    checked = "every shard was read" if args.deep else "sizes and names only; --deep reads every shard"
-    print("\n".join([*problems, f"({checked})"]) if problems else f"{args.version} is whole ({checked})")
-    return 1 if problems else 0
+    store = pipeline_of(args).store
+    found = examine(store, args.version, deep=args.deep, expected_hash=args.hash)
+    checked = "sizes and names only; --deep reads every shard"
+    if args.deep:
+        checked = ("every shard was read" if found.read == found.shards else
+                   f"{found.read} of {found.shards} shards were read")
+    if not found.problems:
+        print(f"{args.version} is whole ({checked})")
+        return 0
+    mend = mending(store, args.version, found.lost) if found.lost else []
+    print("\n".join([*found.problems, *mend, f"({checked})"]))
+    return 1
 
 
 def _ship(args: argparse.Namespace) -> int:

@@ -173,7 +173,7 @@ class TokenLoader:
                 break
             except DamagedShardError as error:
                 if not mend:
-                    raise
+                    raise DamagedShardError(error.shard, f"{error}: {self._how_to_mend()}") from error
                 self._met(error, step, positions[shards == error.shard])
         ends = np.zeros(len(rows.length) + 1, np.int32)
         np.cumsum(rows.length, out=ends[1:])
@@ -273,11 +273,14 @@ class TokenLoader:
         if isinstance(self._agree, Alone | Callback):
             self._agree = None
 
+    def _how_to_mend(self) -> str:
+        return f"`gristmill manifest verify {self.manifest.version} --deep` says what brings it back"
+
     def _met(self, error: DamagedShardError, step: int, positions: I64) -> None:
         """Agree to skip a shard that could not be read, and replace it in the samples that met it."""
         if self._agree is None:
-            raise ShardError(f"{error} (rank {self.rank}, step {step}). Mend the shard, or give the loader a way for "
-                             "its ranks to agree on skipping it (agree=)") from error
+            raise ShardError(f"{error} (rank {self.rank}, step {step}): {self._how_to_mend()}. Or give the loader a "
+                             "way for its ranks to agree on skipping it (agree=)") from error
         shard = self._reader.name_of(error.shard)
         self._agree.propose(shard, str(error), step)
         for position in positions.tolist():

@@ -166,8 +166,9 @@ class Substitutes:
                 first = skips.skips[0]
                 raise ShardError(
                     f"{len(gone)} skipped shards hold {float(share):.3%} of what phase {segment.name} draws, more than "
-                    f"{float(self._most):.3%}: mend or re-fetch the shards, or build a manifest without them. One of "
-                    f"them: {first.shard} from step {first.from_step}, {first.reason}")
+                    f"{float(self._most):.3%}: mend the shards (`gristmill manifest verify VERSION --deep` says what "
+                    "brings them back), re-fetch them, or build a manifest without them. One of them: "
+                    f"{first.shard} from step {first.from_step}, {first.reason}")
 
     def apply(self, skips: SkipSet, layout: str, step: int, positions: I64, shards: I64, sequences: I64
               ) -> tuple[I64, I64, npt.NDArray[np.bool_]]:

@@ -27,7 +27,7 @@ from gristmill.release import tombstones
 from gristmill.release.expiring import expiring
 from gristmill.release.shard_set import NameSet, ShardSet
 from gristmill.release.standing import read_manifest, registered
-from gristmill.release.versions import verify
+from gristmill.release.versions import examine, mending
 from gristmill.schemas import ROBOTS
 from gristmill.store import MANIFEST, Key, Store
 
@@ -174,7 +174,8 @@ def shards(store: Store, plan: Plan, _now: dt.datetime) -> Standing:
     versions = [v for v in registered(store) if store.blobs.size(f"manifests/{v}/manifest.json") is not None]
     if not versions:
         return Standing("shards", True, "no version has been frozen")
-    wrong = verify(store, versions[-1])
+    looked = examine(store, versions[-1])
+    wrong = list(looked.problems)
     manifest, _ = read_manifest(store, versions[-1])
     newest = max((Registry(store).ordinals().get(c, -1) for c in manifest["crawls"]), default=-1)
     named = NameSet()  # content hashes
@@ -199,6 +200,7 @@ def shards(store: Store, plan: Plan, _now: dt.datetime) -> Standing:
                       "--manifest next)")
     if len(purged) < len(wrong):
         causes.append("files deleted or damaged outside gristmill")
+        causes += mending(store, versions[-1], looked.lost) if looked.lost else []
     why = "; ".join(wrong[:5]) or f"all shards of {versions[-1]} are there"
     if waiting:
         spare = ", ".join(f"{n} of {c}" for c, n in sorted(waiting.items())[:5])

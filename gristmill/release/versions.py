@@ -4,35 +4,52 @@ Belongs here: what is done with manifests that stand. Does not belong here: buil
 elsewhere (``ship.py``).
 """
 
+import contextlib
 import itertools
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from gristmill.blobs import sha256_of
-from gristmill.errors import ManifestError
+from gristmill.errors import ManifestError, StoreError
 from gristmill.funnel import Plan
 from gristmill.registry import Registry
 from gristmill.release import tombstones
 from gristmill.release.replaced import COMPACTED, replacements
 from gristmill.release.shard_set import NameSet, ShardSet, Sizes
+from gristmill.release.ship import SUFFIXES
 from gristmill.release.standing import drop, read_manifest
 from gristmill.release.standing import registered as versions
 from gristmill.store import Key, Store
 from gristmill.tokens import shard
 
 
+@dataclass(frozen=True)
+class Verified:
+    """What ``examine`` found wrong, one line each; and of how many shards how many were read whole."""
+
+    problems: tuple[str, ...]
+    shards: int
+    read: int
+    lost: tuple[str, ...]  # content hashes of shards that are missing or damaged, and were not deleted as asked
+
+
 def verify(store: Store, version: str, *, deep: bool = False, expected_hash: str | None = None) -> list[str]:
-    """What is wrong with a version, one line each; an empty list when it can be read in full.
+    """What is wrong with a version, one line each; an empty list when it can be read in full. As ``examine``."""
+    return list(examine(store, version, deep=deep, expected_hash=expected_hash).problems)
+
+
+def examine(store: Store, version: str, *, deep: bool = False, expected_hash: str | None = None) -> Verified:
+    """Hold a version against what its manifest says.
 
     Args:
         deep: read every shard and check its content hash; else presence and sizes only.
         expected_hash: the manifest's pinned hash.
     """
     manifest, _ = read_manifest(store, version, expected_hash)
-    problems = []
+    problems, lost = [], []
     gone = tombstones.purged(store)
     for name in ("selection", "statistics", "reelected"):
         entry = manifest.get(name)
@@ -45,17 +62,56 @@ def verify(store: Store, version: str, *, deep: bool = False, expected_hash: str
         except FileNotFoundError:
             problems.append(f"{entry['path']} is missing")
     sizes = Sizes(store.blobs)
-    for key, path, n_tokens in ShardSet(manifest["sources"].values()):
+    shards = ShardSet(manifest["sources"].values())
+    read = 0
+    for key, path, n_tokens in shards:
         size, wanted = sizes.of(f"{path}.bin"), n_tokens * shard.TOKEN_BYTES
-        if size is None or sizes.of(f"{path}.idx") is None:
-            because = gone.get(path)
-            why = f": deleted because of {because}; what read it cannot be reproduced" if because else ""
-            problems.append(f"shard {key[:16]} ({path}) is missing{why}")
+        missing = [suffix for suffix in SUFFIXES if sizes.of(path + suffix) is None]
+        if missing and path in gone:
+            problems.append(f"shard {key[:16]} ({path}) is missing: deleted because of {gone[path]}; what read it "
+                            "cannot be reproduced")
+            continue
+        if missing:
+            named = path if len(missing) == len(SUFFIXES) else ", ".join(path + suffix for suffix in missing)
+            problems.append(f"shard {key[:16]} ({named}) is missing")
         elif size != wanted:
             problems.append(f"shard {key[:16]} ({path}.bin) has {size} bytes, not {wanted}")
-        elif deep and shard.content_hash(store.blobs.get(f"{path}.bin"), store.blobs.get(f"{path}.idx")) != key:
+        elif deep:
+            read += 1
+            if shard.content_hash(store.blobs.get(f"{path}.bin"), store.blobs.get(f"{path}.idx")) == key:
+                continue
             problems.append(f"shard {key[:16]} ({path}) is damaged: its content hash differs")
-    return problems
+        else:
+            continue
+        lost.append(key)
+    return Verified(tuple(problems), len(shards), read, tuple(lost))
+
+
+def mending(store: Store, version: str, lost: Collection[str]) -> list[str]:
+    """What brings shards back that are missing or damaged, one sentence each.
+
+    Args:
+        lost: content hashes, of ``examine``.
+    """
+    manifest, _ = read_manifest(store, version)
+    left, crawls = set(lost), []
+    prints = manifest.get("fingerprints") or {}  # an earlier release wrote none
+    for crawl in manifest["crawls"] if prints else ():
+        here: set[str] = set()
+        for bucket in range(manifest["grid"]["host_buckets"] if left else 0):
+            key = Key("shards", prints["shards"], crawl, bucket)
+            with contextlib.suppress(StoreError):  # a partition that is gone itself names nothing
+                here |= left.intersection(store.read(key, ["hash"]).column(0).to_pylist())
+        left -= here
+        crawls += [crawl] if here else []
+    out = []
+    if crawls:
+        named = " ".join(f"--crawl {crawl}" for crawl in crawls)
+        out.append(f"made again, by the parameters of {version}: gristmill run {named} --stage shards --force")
+    if left:
+        out.append(f"{len(left)} of them no crawl here makes any more: where another store has {version} whole, "
+                   f"gristmill manifest ship {version} {store.root} --deep brings them")
+    return out
 
 
 # Parts of a manifest that a difference speaks of by name, or that follow from them; ``other`` is all else.

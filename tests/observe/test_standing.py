@@ -168,7 +168,8 @@ def version(store, url="https://shut.example/a", ordinals=(0,)):
     data = sink.getvalue().to_pybytes()
     store.blobs.put("manifests/v1/selection.parquet", data)
     store.blobs.put(f"shards/s/{SHARD}/shard_00000.bin", b"\0" * 40)
-    store.blobs.put(f"shards/s/{SHARD}/shard_00000.idx", b"")
+    for suffix in ("idx", "docs", "meta"):
+        store.blobs.put(f"shards/s/{SHARD}/shard_00000.{suffix}", b"")
     entry = {"stratum": "s", "hash": SHARD, "path": f"shards/s/{SHARD}/shard_00000", "n_docs": 1, "n_tokens": 10,
              "selected_docs": 1, "selected_tokens": 10}
     manifest = {"format": 1, "kind": "gristmill-manifest", "version": "v1", "crawls": ["C-1"],
@@ -225,7 +226,8 @@ def test_missing_shards_are_told(store):
     found = look(store, "shards")
     assert not found.passed
     assert "missing" in found.why
-    assert found.likely_causes == ("files deleted or damaged outside gristmill",)
+    assert found.likely_causes[0] == "files deleted or damaged outside gristmill"
+    assert "gristmill manifest ship v1" in found.likely_causes[1], "no crawl here makes it"
     tombstones.mark_purged(store, "registry/tombstones/url-1.json", [f"shards/s/{SHARD}/shard_00000"])
     found = look(store, "shards")
     assert "deleted because of registry/tombstones/url-1.json" in found.why

@@ -1,16 +1,19 @@
 """Damage of a version's shards: what verify says it looked at, and what ship lets travel."""
 
+import contextlib
+import re
 from types import SimpleNamespace
 
 import pytest
 
 from gristmill.cli import main
 from gristmill.commands import dataset
-from gristmill.errors import ManifestError
+from gristmill.errors import ManifestError, ShardError
 from gristmill.funnel import BY_NAME
+from gristmill.loader import TokenLoader
 from gristmill.release.ship import ship
 from gristmill.release.standing import read_manifest
-from gristmill.release.versions import verify
+from gristmill.release.versions import examine, mending, verify
 from gristmill.runner import run_stage
 from gristmill.store import Store
 from tests.release.test_versions import build
@@ -35,6 +38,41 @@ def test_verify_says_that_it_looked_at_sizes_only(world, monkeypatch, capsys):
     said = capsys.readouterr().out
     assert "is damaged" in said
     assert "every shard was read" in said
+
+
+@pytest.mark.parametrize("suffix", [".bin", ".idx", ".docs", ".meta"])
+def test_verify_says_what_is_lost_what_was_read_and_what_brings_it_back(world, monkeypatch, capsys, suffix):
+    built = build(world)
+    monkeypatch.setattr(dataset, "pipeline_of", lambda args: SimpleNamespace(store=world.store))
+    paths = shard_paths(built.manifest)
+    lost = sorted(paths)[0]
+    world.store.blobs.delete(paths[lost] + suffix)
+    assert main(["manifest", "verify", "v1", "--deep"]) == 1
+    said = capsys.readouterr().out.splitlines()
+    assert said[0] == f"shard {lost[:16]} ({paths[lost]}{suffix}) is missing"
+    assert said[2:] == [f"({len(paths) - 1} of {len(paths)} shards were read)"]
+    told = re.fullmatch(r"made again, by .* of v1: gristmill run --crawl (\S+) --stage shards --force", said[1])
+    with pytest.raises(ShardError, match=r"`gristmill manifest verify v1 --deep` says what") if suffix != ".docs" else (
+            contextlib.nullcontext()):
+        loader = TokenLoader(world.store.root, "v1")
+        for step in range(loader.schedule.steps):
+            loader.batch(step)
+    list(run_stage(world.store, world.plan, world.site, BY_NAME["shards"], told[1], force=True))
+    assert main(["manifest", "verify", "v1", "--deep"]) == 0
+    assert capsys.readouterr().out == "v1 is whole (every shard was read)\n"
+
+
+def test_a_shard_that_no_crawl_makes_comes_from_another_store(world, tmp_path):
+    built = build(world)
+    target = Store(tmp_path / "other")  # it has a version's shards, and no crawl's partitions
+    ship(world.store, "v1", target)
+    path = sorted(shard_paths(built.manifest).values())[0]
+    target.blobs.delete(f"{path}.bin")
+    found = examine(target, "v1")
+    (told,) = mending(target, "v1", found.lost)
+    assert f"gristmill manifest ship v1 {target.root} --deep" in told
+    ship(world.store, "v1", target, deep=True)
+    assert verify(target, "v1", deep=True) == []
 
 
 def test_a_damaged_shard_does_not_travel(world, tmp_path):
