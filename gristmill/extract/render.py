@@ -8,6 +8,7 @@ breaks. Does not belong here: which blocks are chosen.
 # ruff: noqa: PLR1714, SIM109
 
 import html
+import re
 
 import numpy as np
 from numba import njit
@@ -22,6 +23,7 @@ _DT, _DD, _LISTING, _XMP, _CAPTION = (tags.ID[n] for n in ("dt", "dd", "listing"
 MAX_CELL = 400  # characters: a table with longer cells lays out a page, and its cells are paragraphs
 MAX_DEPTH = 8  # of items in items that is shown
 INDENT = "  "
+_LINE_NUMBERS = re.compile(r"\s*\d+(?:\s+\d+)*\s*")
 
 
 def text(page: Blocks, chosen: np.ndarray) -> str:
@@ -31,6 +33,7 @@ def text(page: Blocks, chosen: np.ndarray) -> str:
     items: set[int] = set()  # list items that have their bullet
     row = -1
     cells: list[tuple[int, str]] = []
+    code = False  # does a cell of the row hold preformatted lines
     last_list = -1
     taken = np.flatnonzero(chosen)
     places = _places(scanned.tag, scanned.parent, page.element[taken]).tolist()
@@ -39,10 +42,11 @@ def text(page: Blocks, chosen: np.ndarray) -> str:
         if not body:
             continue
         if here != row:
-            _flush(lines, scanned, row, cells)
-            row, cells = here, []
+            _flush(lines, scanned, row, cells, code)
+            row, cells, code = here, [], False
         if here >= 0:
             cells.append((cell, body))
+            code |= pre > cell and "\n" in body
             last_list = -1
             continue
         if pre >= 0:
@@ -59,7 +63,7 @@ def text(page: Blocks, chosen: np.ndarray) -> str:
         else:
             lines.append((body, False))
         last_list = outer_list
-    _flush(lines, scanned, row, cells)
+    _flush(lines, scanned, row, cells, code)
     out: list[str] = []
     for line, close in lines:
         if out:
@@ -123,9 +127,16 @@ def _earlier_items(kind, tag, parent, up, item):  # type: ignore[no-untyped-def]
     return found
 
 
-def _flush(lines: list[tuple[str, bool]], page: Scan, row: int, cells: list[tuple[int, str]]) -> None:
-    """Write the cells of a row: as one line where it is a row of data, else as paragraphs."""
+def _flush(lines: list[tuple[str, bool]], page: Scan, row: int, cells: list[tuple[int, str]],
+           code: bool) -> None:
+    """Write the cells of a row: as one line where it is a row of data, else as paragraphs.
+
+    Where ``code`` is in it, it is laid out beside its line numbers, which are no part of it.
+    """
     if not cells:
+        return
+    if code:
+        lines.extend((body, False) for _, body in cells if len(cells) < 2 or not _LINE_NUMBERS.fullmatch(body))
         return
     found, nested = _cells(page.kind, page.tag, page.parent, row, int(page.close[row]))
     starts = found.tolist()

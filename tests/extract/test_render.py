@@ -26,6 +26,10 @@ def text(html: str) -> str:
         ("<table><tr><th>k</th><th>v</th></tr><tr><td>a</td><td>1</td></tr></table>", "| k | v |\n| a | 1 |"),
         ("<table><tr><td>a</td><td></td><td>c</td></tr></table>", "| a |  | c |"),
         ("<pre>def f():\n    if x:\n        <b>return</b> 1\n</pre>", "def f():\n    if x:\n        return 1"),
+        ("<table><tr><td><pre>1\n2\n3</pre></td><td><pre>if x:\n    y()\nz()</pre></td></tr></table>",
+         "if x:\n    y()\nz()"),
+        ("<table><tr><td>1</td><td><pre>one line</pre></td></tr></table>", "| 1 | one line |"),
+        ("<pre><table><tr><td>a</td><td>b</td></tr></table></pre>", "| a | b |"),
         ("<p>a &lt; b &amp;&amp; c&nbsp;d</p>", "a < b && c d"),
     ],
 )
