@@ -78,6 +78,12 @@ def blocks(page: Scan) -> Blocks:
     return Blocks(page, first[:m], last[:m], element[:m], counts[:m], within, every, near, path, prints[:m])
 
 
+def within(page: Blocks, *names: str) -> np.ndarray:
+    """bool[n]: which blocks are in an element of one of the names, all of ``_ANCESTORS``."""
+    found: np.ndarray = (page.within & np.uint64(sum(1 << _ANCESTORS.index(n) for n in names))) != 0
+    return found
+
+
 def _title_words(page: Scan) -> np.ndarray:
     """uint64 hashes of the words of the document's title, sorted; letters of ASCII in lower case."""
     raw = np.flatnonzero((page.kind == scan.RAW) & (page.tag == tags.ID["title"]))

@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit
 
 from gristmill.extract import tags
-from gristmill.extract.blocks import Blocks
+from gristmill.extract.blocks import COUNTS, Blocks, within
 from gristmill.extract.scan import Scan
 
 _LI, _UL, _OL, _TABLE, _TR, _TD, _TH, _PRE, _BR, _H1, _H6 = (
@@ -22,7 +22,9 @@ _LI, _UL, _OL, _TABLE, _TR, _TD, _TH, _PRE, _BR, _H1, _H6 = (
 _DT, _DD, _LISTING, _XMP, _CAPTION = (tags.ID[n] for n in ("dt", "dd", "listing", "xmp", "caption"))
 MAX_CELL = 400  # characters: a table with longer cells lays out a page, and its cells are paragraphs
 MAX_DEPTH = 8  # of items in items that is shown
+MAX_BESIDE = 60  # characters of a cell of data; longer ones lay out a page
 INDENT = "  "
+_CHARS = COUNTS.index("chars")
 _LINE_NUMBERS = re.compile(r"\s*\d+(?:\s+\d+)*\s*")
 
 
@@ -70,6 +72,24 @@ def text(page: Blocks, chosen: np.ndarray) -> str:
             out.append("\n" if close else "\n\n")
         out.append(line)
     return "".join(out)
+
+
+def whole_rows(page: Blocks, chosen: np.ndarray) -> np.ndarray:
+    """The chosen blocks, and the rest of rows of short cells of which half is chosen: a row of data with a hole in it
+    says something else.
+    """
+    inside = np.flatnonzero(within(page, "td", "th"))
+    if not chosen[inside].any():
+        return chosen
+    rows = _places(page.page.tag, page.page.parent, page.element[inside])[:, 4]
+    row, of = np.unique(rows, return_inverse=True)
+    longest = np.zeros(len(row), np.int64)
+    np.maximum.at(longest, of, page.counts[inside, _CHARS])
+    taken = np.bincount(of, chosen[inside], len(row))
+    fit = (row >= 0) & (longest <= MAX_BESIDE) & (2 * taken >= np.bincount(of, minlength=len(row)))
+    whole = chosen.copy()
+    whole[inside[fit[of]]] = True
+    return whole
 
 
 @njit(cache=True, nogil=True)

@@ -42,6 +42,16 @@ def test_a_table_that_lays_out_a_page_gives_paragraphs() -> None:
     assert "|" not in text(f"<table><tr><td>menu</td><td><p>{long}</p><p>{long}</p></td></tr></table>")
 
 
+def test_a_row_of_data_has_no_holes_and_a_layout_stays_as_it_was_chosen() -> None:
+    page = blocks(scan(b"<table><tr><th>a</th><th>b</th></tr><tr><td>1</td><td>2</td></tr></table><p>p</p>"))
+    assert render.whole_rows(page, np.array([True, False, False, False, True])).tolist() == [
+        True, True, False, False, True]
+    page = blocks(scan(b"<table><tr><td>menu</td><td>" + b"word " * 40 + b"</td></tr></table>"))
+    assert render.whole_rows(page, np.array([False, True])).tolist() == [False, True]
+    page = blocks(scan(b"<p>a</p><p>b</p>"))
+    assert render.whole_rows(page, np.array([False, True])).tolist() == [False, True]
+
+
 def test_only_chosen_blocks_are_written() -> None:
     page = blocks(scan(b"<p>one</p><p>two</p><p>three</p>"))
     assert render.text(page, np.array([True, False, True])) == "one\n\nthree"

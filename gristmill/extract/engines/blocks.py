@@ -74,4 +74,4 @@ def choose(probability: np.ndarray, words: np.ndarray) -> np.ndarray:
 def extract(page: Page) -> Extracted:
     """Main text of a page."""
     scored = score(page)
-    return Extracted(render.text(scored.page, scored.chosen), "blocks")
+    return Extracted(render.text(scored.page, render.whole_rows(scored.page, scored.chosen)), "blocks")

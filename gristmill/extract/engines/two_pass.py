@@ -53,7 +53,7 @@ def extract(page: Page) -> Extracted:
         slow = trafilatura.extract(page)
         if slow.text:
             return slow
-    return Extracted(render.text(scored.page, scored.chosen), "blocks")
+    return Extracted(render.text(scored.page, render.whole_rows(scored.page, scored.chosen)), "blocks")
 
 
 def prefers_slow(scored: blocks.Scored) -> bool:
