@@ -33,6 +33,7 @@ from gristmill.observe.progress import Terminal  # noqa: E402
 from gristmill.observe.yields import render, stage_yields  # noqa: E402
 from gristmill.params import Pipeline, read_pipeline  # noqa: E402
 from gristmill.plan.stale import runs, span, survey  # noqa: E402
+from gristmill.processes import end_with_starter  # noqa: E402
 from gristmill.registry import Registry  # noqa: E402
 from gristmill.store import Store  # noqa: E402
 from partitions import grid as grids  # noqa: E402
@@ -264,6 +265,7 @@ def run(argv: Sequence[str]) -> int:
 
 def main() -> int:
     """Run, and print a person's error without a traceback."""
+    end_with_starter()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # where Dagster does not listen, as Ctrl-C
     with printing():
         return _run()

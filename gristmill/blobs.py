@@ -81,6 +81,16 @@ class Blobs(Protocol):
         """The file on this machine's disk, where there is one."""
 
 
+def sentence(error: OSError, root: str, path: str) -> Exception:
+    """What a person is told where the disk is full or may not be written to: a StoreError; any other error as it is."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return StoreError(f"no space left for {path} in {root}: free some, or point the store elsewhere, and run "
+                          "again; what was committed before is whole")
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        return StoreError(f"cannot write {path} in {root}: {error.strerror}")
+    return error
+
+
 class LocalBlobs:
     """A folder on a local (or POSIX network) file system."""
 
@@ -113,14 +123,7 @@ class LocalBlobs:
             os.close(handle)
             yield Path(temporary), target
         except OSError as error:
-            if error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise StoreError(
-                    f"no space left for {path} in {self.root}: free some, or point the store elsewhere, and run again; "
-                    "what was committed before is whole"
-                ) from error
-            if error.errno in (errno.EACCES, errno.EROFS):
-                raise StoreError(f"cannot write {path} in {self.root}: {error.strerror}") from error
-            raise
+            raise sentence(error, self.root, path) from error
         finally:
             if temporary is not None:
                 with contextlib.suppress(FileNotFoundError):

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from gristmill import schemas, shuffle
+from gristmill.blobs import sentence
 from gristmill.errors import MissingPartitionError, SchemaError
 from gristmill.fingerprint import digest
 from gristmill.funnel import BY_NAME, Input, Plan, Stage
@@ -272,9 +273,12 @@ def make(part: Partition, *, force: bool = False) -> Made:
     """Make one partition: lock it, skip it when current, else run its body and commit."""
     started, before = time.time(), meter.totals()
     body = part.stage.load()  # importing the body's module registers its state check
-    with part.store.lock(part.key()):
-        current = None if force else is_current(part)
-        if current is not None:
-            return Made(part.bucket, current, False, time.time() - started)
-        body(part)
-        return Made(part.bucket, part.commit(started, before), True, time.time() - started)
+    try:
+        with part.store.lock(part.key()):
+            current = None if force else is_current(part)
+            if current is not None:
+                return Made(part.bucket, current, False, time.time() - started)
+            body(part)
+            return Made(part.bucket, part.commit(started, before), True, time.time() - started)
+    except OSError as error:  # of a lock or a scratch file: what goes through the store's blobs has its sentence
+        raise sentence(error, part.store.root, error.filename or str(part.key())) from error

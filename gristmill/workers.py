@@ -8,7 +8,6 @@ copy threads of Polars, obstore and gRPC in whatever state they are in. A worker
 """
 
 import contextlib
-import ctypes
 import multiprocessing as mp
 import os
 import signal
@@ -21,11 +20,11 @@ from typing import Any, TypeVar
 
 from gristmill.errors import GristmillError, WorkerError
 from gristmill.observe import profile_meter as meter
+from gristmill.processes import signal_at_death
 
 T = TypeVar("T")
 R = TypeVar("R")
 
-PR_SET_PDEATHSIG = 1
 TRIES = 3  # a worker that vanishes (killed for memory, say) has its task given to a fresh one twice more
 
 
@@ -43,7 +42,7 @@ def die_with_parent() -> None:
     The fork server lives while anyone holds its "alive" descriptor, and multiprocessing hands that to every worker: a
     worker that kept it would keep the server, and with it itself, alive after the main process was killed.
     """
-    ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    signal_at_death(signal.SIGKILL)
     server: Any = vars(forkserver)["_forkserver"]  # private, and the only handle on that descriptor
     if server._forkserver_alive_fd is not None:
         os.close(server._forkserver_alive_fd)

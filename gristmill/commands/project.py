@@ -8,6 +8,7 @@ import argparse
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -19,13 +20,17 @@ from typing import Any
 from gristmill.commands.holdouts import add_fields, add_lock, benchmarks_of, fields_of
 from gristmill.commands.places import PIPELINE_VARIABLE, Workplace, add_pipeline, project_folder
 from gristmill.errors import GristmillError, ParameterError
+from gristmill.processes import STARTER_VARIABLE
 
 NEXT_VERSION = "next"  # launch.py: the newest version while it is current, else the number after it
 BATCHES = 3
 
 
 def run_launch(arguments: Sequence[str], *, pipeline: Path | None = None) -> int:
-    """Start ``launch.py`` with these arguments; its exit code."""
+    """Start ``launch.py`` with these arguments; its exit code.
+
+    A terminate signal goes on to it, and it gets one where this process is killed: a person stops what was started.
+    """
     try:
         project = project_folder()
     except GristmillError as error:
@@ -34,12 +39,17 @@ def run_launch(arguments: Sequence[str], *, pipeline: Path | None = None) -> int
     environment = dict(os.environ)
     if pipeline is not None:
         environment[PIPELINE_VARIABLE] = str(pipeline)
+    environment[STARTER_VARIABLE] = str(os.getpid())
     process = subprocess.Popen([sys.executable, str(project / "launch.py"), *arguments], env=environment)
-    while True:
-        try:
-            return process.wait()
-        except KeyboardInterrupt:  # the child got it too, and says what it did
-            continue
+    before = signal.signal(signal.SIGTERM, lambda *_: process.terminate())
+    try:
+        while True:
+            try:
+                return process.wait()
+            except KeyboardInterrupt:  # the child got it too, and says what it did
+                continue
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _run(commands: Any) -> None:

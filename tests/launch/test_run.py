@@ -1,5 +1,6 @@
 """``gristmill run`` as a person uses it: once, again, after a change, after a kill, and with what cannot be."""
 
+import contextlib
 import fcntl
 import gzip
 import os
@@ -233,6 +234,27 @@ def test_two_commands_at_once_the_second_is_told(taken, tmp_path):
             first.wait()
     third = taken.run("run", "--crawl", CRAWL)
     assert third.returncode == 0, third.stderr[-3000:]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_what_stops_the_command_stops_the_run(taken, number):
+    """By its own process id, as a supervisor or ``kill`` does; not by its group."""
+    lock = taken.folder / "demo" / "state" / "launch.lock"
+    command = taken.start("run", "--crawl", CRAWL, "--force")
+    try:
+        deadline = time.time() + 60
+        while not held(lock) and time.time() < deadline:
+            time.sleep(0.1)
+        os.kill(command.pid, number)
+        assert command.wait(60) == (130 if number == signal.SIGTERM else -signal.SIGKILL)
+        while held(lock) and time.time() < deadline + 60:
+            time.sleep(0.1)
+        assert not held(lock), "the run goes on without its command"
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(command.pid, signal.SIGKILL)
+    again = taken.run("run", "--crawl", CRAWL)
+    assert again.returncode == 0, again.stderr[-3000:]
 
 
 def test_a_store_of_another_version_is_refused(taken, tmp_path):
