@@ -45,10 +45,15 @@ def require_buckets(store: Store, plan: Plan, *, record: bool = True) -> None:
                 store.blobs.create(GRID, canonical_json({"host_buckets": found}))
             found = recorded(store)
     if found != plan.buckets:
-        raise ParameterError(
-            f"grid.host_buckets is {plan.buckets}, and the store {store.root} has {found}, frozen for its life: set it "
-            f"back to {found}, or name another store (site.store)"
-        )
+        raise other_buckets(store, plan, found)
+
+
+def other_buckets(store: Store, plan: Plan, found: int | None) -> ParameterError:
+    """What is said of a plan whose number of host buckets is not the store's."""
+    return ParameterError(
+        f"grid.host_buckets is {plan.buckets}, and the store {store.root} has {found}, frozen for its life: set it "
+        f"back to {found}, or name another store (site.store)"
+    )
 
 
 def _there(store: Store, plan: Plan) -> int | None:

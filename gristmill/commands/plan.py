@@ -6,10 +6,13 @@ Belongs here: arguments and printing. Does not belong here: estimating (``gristm
 
 import argparse
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gristmill.commands.places import Workplace, add_pipeline, crawls_of, pipeline_of
 from gristmill.errors import ArchivedPartitionError, ParameterError
+
+if TYPE_CHECKING:
+    from gristmill.params import Pipeline
 
 
 def _plan(commands: Any) -> None:
@@ -75,6 +78,8 @@ def change(args: argparse.Namespace) -> int:
     new = read_pipeline(file)
     if new.site.store != place.site.store:
         raise ParameterError(f"{file} names the store {new.site.store}, not {place.site.store}: nothing to compare")
+    if args.to:
+        _require_runnable(place, new)
     values = assumptions.values(assumptions.read(args.assumptions or new.site.assumptions))
     after = Workplace(new, file)
     crawls = crawls_of(args, place.store)
@@ -86,6 +91,26 @@ def change(args: argparse.Namespace) -> int:
             print(f"source {source}: {docs:,} documents ({size:,} bytes of text) that it selects lie under "
                   f"tokenize.floor ({place.plan.params.tokenize.floor:g}), in no shard: lower the floor to have them")
     return _launch(args, file, after, found) if args.launch else 0
+
+
+def _require_runnable(place: Workplace, new: "Pipeline") -> None:
+    """What a run of changed parameters would refuse is refused before it is priced, in the run's words.
+
+    Raises:
+        ParameterError, HoldoutError: another number of host buckets than the store's, no hold-outs or no tokenizer.
+    """
+    from gristmill.acquire.holdout import require
+    from gristmill.frozen import other_buckets
+    from gristmill.funnel import Plan
+    from gristmill.tokens.stages import load_pinned
+
+    plan = Plan(new.params)
+    if plan.buckets != place.plan.buckets:  # place.plan was held against the store's own
+        raise other_buckets(place.store, plan, place.plan.buckets)
+    if new.params.extract.holdout_hash is None:
+        require(new.site.holdout, None)
+    if new.params.tokenize.tokenizer is None:
+        load_pinned(new.params.tokenize, new.site.models)
 
 
 def _launch(args: argparse.Namespace, file: Path, after: Workplace, found: Any) -> int:

@@ -15,6 +15,12 @@ import yaml
 
 from gristmill.errors import ParameterError
 
+SHARE = "share"
+# Units of what is counted: a whole number, and at least so many.
+COUNTED = {"bands": 1, "rows": 1, "cores": 1, "GPUs": 1, "ranks": 1, "connections": 1, "crawls": 0, "runs": 0,
+           "sites": 0}
+LEAST = {"corpus.crawls": 1}  # where it is more than its unit's
+
 
 @dataclass(frozen=True)
 class Assumption:
@@ -41,7 +47,8 @@ def read(path: str | Path | None = None) -> dict[str, Assumption]:
     """The packaged values, with those of a file in their place.
 
     Args:
-        path: YAML of sections; a value is a number, or a mapping with ``value`` and ``from``.
+        path: YAML of sections; a value is a number, or a mapping with ``value`` and, where wanted, ``from`` and
+            ``unit``, which must be the packaged one: values are not converted.
 
     Raises:
         ParameterError: naming the file, the name (and the nearest there is) and what is wrong.
@@ -73,12 +80,25 @@ def _entry(file: Path, name: str, entry: Any, known: Mapping[str, Assumption]) -
     value, source = entry, str(file.name)
     if isinstance(entry, dict):
         value, source = entry.get("value"), str(entry.get("from", file.name))
+        unit, wrong = entry.get("unit", known[name].unit), sorted(map(str, entry.keys() - {"value", "unit", "from"}))
+        if wrong:
+            raise ParameterError(f"{file}: {name} has {', '.join(wrong)}: an entry holds value, unit and from")
+        if unit != known[name].unit:
+            raise ParameterError(f"{file}: {name} has the unit {unit!r}, and the plan reckons it in "
+                                 f"{known[name].unit!r}: give the value in that")
+    if isinstance(value, bool):
+        raise ParameterError(f"{file}: {name} is {value!r}, not a number")
     try:
         number = float(value)
     except (TypeError, ValueError) as error:
         raise ParameterError(f"{file}: {name} is {value!r}, not a number") from error
     if not 0 <= number < float("inf"):
         raise ParameterError(f"{file}: {name} is {number}: it must be 0 or more, and finite")
+    if known[name].unit == SHARE and number > 1:
+        raise ParameterError(f"{file}: {name} is {number:g}: a share must be 0 to 1")
+    least = LEAST.get(name, COUNTED.get(known[name].unit))
+    if least is not None and (number < least or number != int(number)):
+        raise ParameterError(f"{file}: {name} is {number:g}: a count must be a whole number of {least} or more")
     return replace(known[name], value=number, source=source)
 
 

@@ -214,8 +214,6 @@ def _bytes(store: Store, plan: Plan, crawl: str, asset: str) -> int:
 def render(found: Change, values: Mapping[str, float], workers: int) -> str:
     """The change as a person reads it."""
     lines = [f"{name}: {a!r} -> {b!r}" for name, (a, b) in found.fields.items()]
-    if "grid.host_buckets" in found.fields:
-        lines.append("grid.host_buckets is frozen for the life of a store: a run refuses another number")
     lines.append(f"to do: {found.called}")
     if found.redo:
         head = (f"{'crawl':<20} {'stage':<20} {'partitions':>10} {'documents':>12} {'core time':>10} {'GPU time':>9} "

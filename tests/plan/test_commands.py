@@ -66,6 +66,19 @@ def test_another_store_cannot_be_compared(small, files, tmp_path, capsys):
     assert "nothing to compare" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("section", "fields", "message"), [
+    ("grid", {"host_buckets": 8}, "grid.host_buckets is 8, and the store "),
+    ("extract", {"holdout_hash": None}, "extract.holdout_hash is not set: extraction starts only"),
+    ("tokenize", {"tokenizer": None}, "tokenize.tokenizer is not set: pin a tokenizer.json"),
+])
+def test_what_can_never_run_has_no_price(small, files, tmp_path, capsys, section, fields, message):
+    never = write(small, tmp_path / "never.yaml", small.changed(**{section: fields}).params)
+    assert cli.main(["plan", "change", "--pipeline", files[0], "--to", never]) == 1
+    told = capsys.readouterr()
+    assert message in told.err
+    assert told.out == ""
+
+
 def test_an_archived_input_is_restored_before_anything_starts(small, tmp_path, files, launched, elsewhere, capsys):
     assert cli.main(["archive", small.crawl, "--to", str(elsewhere), "--pipeline", files[0]]) == 0
     new = write(small, tmp_path / "lang.yaml", small.changed(language={"threshold": 0.7}).params)

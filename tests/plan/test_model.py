@@ -51,7 +51,8 @@ def test_scorers_cost_in_the_order_of_their_size(plan):
 
 def test_a_file_names_only_what_differs(tmp_path):
     file = tmp_path / "mine.yaml"
-    file.write_text("prices:\n  egress_tb: 90\nyields:\n  near: {value: 0.4, from: our crawl}\n")
+    file.write_text("prices:\n  egress_tb: 90\nyields:\n  near: {value: 0.4, unit: share, from: our crawl}\n"
+                    "  length_gain: 1.2\nstorage: {hot_crawls: 0}\n")
     mine = assumptions.read(file)
     assert sheet(assumptions.values(mine))["egress.naive_money"] == 120 * 90
     assert mine["yields.near"].source == "our crawl"
@@ -62,6 +63,15 @@ def test_a_file_names_only_what_differs(tmp_path):
     ("prices: {egres_tb: 1}", "no assumption prices.egres_tb; prices.egress_tb is meant"),
     ("prices: {egress_tb: much}", "'much', not a number"),
     ("prices: {egress_tb: -1}", "must be 0 or more"),
+    ("yields: {classifier: 1.7}", "yields.classifier is 1.7: a share must be 0 to 1"),
+    ("dedup: {rows: 0.5}", "dedup.rows is 0.5: a count must be a whole number of 1 or more"),
+    ("dedup: {bands: 14.5}", "dedup.bands is 14.5: a count must be a whole number of 1 or more"),
+    ("corpus: {crawls: 0}", "corpus.crawls is 0: a count must be a whole number of 1 or more"),
+    ("storage: {hot_crawls: -1}", "storage.hot_crawls is -1.0: it must be 0 or more"),
+    ("prices: {core_hour: {value: 4, unit: cent}}", "prices.core_hour has the unit 'cent', and the plan reckons it in "
+     "'$'"),
+    ("prices: {core_hour: {value: 4, form: own}}", "prices.core_hour has form: an entry holds value, unit and from"),
+    ("yields: {near: true}", "yields.near is True, not a number"),
     ("prices: 3", "prices must hold names"),
     ("- 1", "holds sections"),
     ("a: [", "cannot be read as YAML"),
