@@ -113,13 +113,21 @@ def _robots(commands: Any) -> None:
     parser.set_defaults(call=call)
 
 
+def day(text: str) -> dt.date:
+    """A day as an argument."""
+    try:
+        return dt.date.fromisoformat(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no date, such as 2026-12-31") from error
+
+
 def _licences(commands: Any) -> None:
     parser = commands.add_parser("licences", help="the registry of licences and contracts, and which end soon")
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     put = actions.add_parser("put", help="write or replace an entry")
     put.add_argument("licence", metavar="ID")
-    put.add_argument("--expires", type=dt.date.fromisoformat, metavar="DATE", help="first day on which it is no more")
-    put.add_argument("--signed", type=dt.date.fromisoformat, metavar="DATE")
+    put.add_argument("--expires", type=day, metavar="DATE", help="first day on which it is no more")
+    put.add_argument("--signed", type=day, metavar="DATE")
     put.add_argument("--scope", action="append", help="what it allows, for instance training; repeat for several")
     put.set_defaults(call=_put_licence)
     add_pipeline(put)
@@ -128,7 +136,7 @@ def _licences(commands: Any) -> None:
     add_pipeline(shown)
     swept = actions.add_parser("sweep", help="which end soon; told to people where site.paging says whom")
     swept.add_argument("--within", type=int, metavar="DAYS", help="default: observe.contract_days")
-    swept.add_argument("--today", type=dt.date.fromisoformat, metavar="DATE", help="default: today, UTC")
+    swept.add_argument("--today", type=day, metavar="DATE", help="default: today, UTC")
     swept.set_defaults(call=_sweep_licences)
     add_pipeline(swept)
 
@@ -164,8 +172,7 @@ def _sweep_licences(args: argparse.Namespace) -> int:
     within = place.pipeline.params.observe.contract_days if args.within is None else args.within
     found = sweep_licences(place.store, place.site, args.today or dt.datetime.now(dt.UTC).date(), within)
     for entry in found:
-        print(f"{entry.license_id:<32} {'ended' if entry.days_left <= 0 else 'ends'} {entry.expires} "
-              f"({entry.days_left} days)")
+        print(f"{entry.license_id:<32} {entry.told}")
     print(f"{len(found)} of the registry end within {within} days" if found else f"none ends within {within} days")
     return 0
 

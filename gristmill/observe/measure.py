@@ -23,6 +23,7 @@ CONTINUES: dict[str, tuple[str, bool]] = {
     "heuristics": ("near", True), "quality": ("near", True), "safety": ("near", True), "contamination": ("near", True),
     "tokens": ("near", True), "shards": ("tokens", False),
 }  # fmt: skip
+BY_RULE = ("heuristics", "quality", "safety", "contamination")  # drop nothing: what a rule would keep is counted
 GONE = {"safety": "hard_removal", "contamination": "flagged"}  # stage -> what it says that the reference would drop
 TOKEN_BYTES = 4
 

@@ -215,7 +215,7 @@ def contracts(store: Store, plan: Plan, now: dt.datetime) -> Standing:
     """Contracts and licences that end soon or have ended."""
     days = plan.params.observe.contract_days
     found = expiring(store, now.date(), days)
-    told = [f"{e.license_id} ends on {e.expires} ({e.days_left} days)" for e in found]
+    told = [f"{e.license_id} {e.told}" for e in found]
     return Standing("contracts", not found, "; ".join(told[:10]) or f"none ends within {days} days",
                     {"expiring": {e.license_id: e.expires.isoformat() for e in found}, "within_days": days},
                     ("renew the contract in the registry, or freeze versions without it (policy.as_of)",))

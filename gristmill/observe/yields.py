@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from gristmill import schemas
 from gristmill.funnel import BY_NAME, Plan
+from gristmill.observe.measure import BY_RULE, Count, count
 from gristmill.store import Key, PartitionManifest, Store, Yield
 
 # The stages of the funnel's main path, in the order in which a document meets them.
@@ -20,11 +21,17 @@ MAIN_PATH = ("crawl_slices", "raw_warc", "unique_records", "text", "language", "
 
 @dataclass(frozen=True)
 class StageYield:
-    """A stage's counts over all partitions of a crawl."""
+    """A stage's counts over all partitions of a crawl.
+
+    Attributes:
+        ruled: of a stage that drops nothing: documents that the reference's rule looks at, and those it would keep, as
+            the dashboard and the checks count them.
+    """
 
     stage: str
     counts: Yield
     partitions: int
+    ruled: tuple[int, int] | None = None
 
     @property
     def retention(self) -> float:
@@ -49,7 +56,9 @@ def stage_yields(store: Store, plan: Plan, crawl: str, stages: Iterable[str] = M
             total = Yield()
             for manifest in manifests:
                 total += manifest.counts
-            out.append(StageYield(stage, total, len(manifests)))
+            rule = sum((count(m) for m in manifests), Count()) if stage in BY_RULE else Count()
+            out.append(StageYield(stage, total, len(manifests),
+                                  (rule.docs_in, rule.docs_kept) if rule.docs_in else None))
     return out
 
 
@@ -66,13 +75,18 @@ def table(manifests: Iterable[PartitionManifest]) -> pa.Table:
 
 
 def render(yields: list[StageYield]) -> str:
-    """The yield table as plain text: one line a stage, its three largest reasons behind."""
+    """The yield table as plain text: one line a stage, its three largest reasons behind, or what a rule would keep."""
     head = f"{'stage':<16} {'docs in':>10} {'docs out':>10} {'kept':>7} {'bytes out':>12}  stopped here"
     lines = [head, "-" * len(head)]
     for y in yields:
         c = y.counts
         top = sorted(c.reasons.items(), key=lambda item: (-item[1], item[0]))
         text = ", ".join(f"{r} {n:,}" for r, n in top[:3]) + (f", {len(top) - 3} more" if len(top) > 3 else "")
+        if y.ruled:
+            text = f"none; the rules would keep {y.ruled[1]:,} of {y.ruled[0]:,} ({y.ruled[1] / y.ruled[0]:.1%})"
         kept = f"{y.retention:.1%}" if c.docs_in else "-"  # nothing came in: nothing is known of its share
         lines.append(f"{y.stage:<16} {c.docs_in:>10,} {c.docs_out:>10,} {kept:>7} {c.bytes_out:>12,}  {text}".rstrip())
+    if any(y.ruled for y in yields):
+        lines.append(f"{', '.join(BY_RULE)} stop nothing: a recipe chooses by what they store. The dashboard shows what "
+                     "the reference's rules would keep: gristmill dashboard CRAWL")
     return "\n".join(lines)

@@ -23,6 +23,17 @@ class Expiring:
     expires: dt.date
     days_left: int  # 0: today is the first day on which it may not be used; negative: ended before
 
+    @property
+    def told(self) -> str:
+        """When it ends or ended, for a sentence that begins with its name."""
+        if self.days_left > 0:
+            return f"ends on {self.expires}, in {_days(self.days_left)}"
+        return f"ended on {self.expires}, {_days(-self.days_left) + ' ago' if self.days_left else 'today'}"
+
+
+def _days(n: int) -> str:
+    return f"{n:,} day{'' if n == 1 else 's'}"
+
 
 def expiring(store: Store, today: dt.date, within_days: int) -> list[Expiring]:
     """Entries that end within so many days, those that have ended included; soonest first."""

@@ -94,7 +94,17 @@ def test_what_ends_is_found_soonest_first(tmp_path):
         put_licence(store, Licence(license_id=name, expires=None if days is None else today + dt.timedelta(days=days)))
     found = expiring(store, today, 60)
     assert [(e.license_id, e.days_left) for e in found] == [("gone", -5), ("soon", 3)]
+    assert [e.told for e in found] == ["ended on 2026-11-26, 5 days ago", "ends on 2026-12-04, in 3 days"]
+    assert [e.told for e in expiring(store, dt.date(2026, 11, 26), 9)] == ["ended on 2026-11-26, today",
+                                                                          "ends on 2026-12-04, in 8 days"]
     assert [p.severity for p in problems(found, 60)] == ["error", "warning"]
+
+
+@pytest.mark.parametrize("option", ["--expires", "--signed"])
+def test_what_is_no_date_is_told_what_one_looks_like(home, option, capsys):
+    with pytest.raises(SystemExit):
+        home("licences", "put", "ACME-7", option, "2026-13-01")
+    assert f"argument {option}: '2026-13-01' is no date, such as 2026-12-31" in capsys.readouterr().err
 
 
 def test_pages_are_listed_sent_again_and_tested(home, receiver, capsys):
