@@ -186,7 +186,7 @@ FUNNEL: tuple[Stage, ...] = (
           _on("crawl_slices", "raw_warc", "unique_records", "text", "language", "exact", "lines", "near", "heuristics",
               "quality", "semantic", "safety", "contamination", "tokens", "shards", scope="crawl"),
           "The yield of every stage and bucket: documents and bytes in and out, reasons with counts."),
-    Stage("crawl_report", "observe", "crawl", "gristmill.observe.stages:crawl_report", 2, ("quality", "observe"),
+    Stage("crawl_report", "observe", "crawl", "gristmill.observe.stages:crawl_report", 3, ("quality", "observe"),
           (*_on("yields", scope="landing"), *_on("unique_records", "quality", "catalogue", scope="crawl")),
           "The dashboard: the funnel by band against the last crawls, tokens, lengths, scores and their drift, hosts.",
           kinds=("html", "json")),

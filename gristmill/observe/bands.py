@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from gristmill.params import ObserveParams
 
 END_TO_END = "end_to_end"
+BY_RULES = "by rules"  # how end to end was counted where nothing is scored: another measure than with scores
 
 
 @dataclass(frozen=True)

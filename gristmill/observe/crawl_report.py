@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from gristmill.funnel import Plan
 from gristmill.observe import drift
-from gristmill.observe.bands import END_TO_END
+from gristmill.observe.bands import BY_RULES, END_TO_END
 from gristmill.observe.history import Report, acknowledged_now, settings
 from gristmill.observe.hosts import LISTED, clumps, read_hosts
 from gristmill.observe.measure import LOOKS_BACK, Count, count, looked_back, manifests, store_columns
@@ -81,6 +81,11 @@ def models(params: QualityParams) -> dict[str, str]:
     return dict(sorted(out.items()))
 
 
+def gives_percentiles(params: QualityParams) -> bool:
+    """Can a document have a score's percentile: there is a scorer, and quantiles to hold it against."""
+    return params.quantiles is not None and (params.classifier is not None or bool(params.scorers))
+
+
 def record_hosts(store: Store, plan: Plan, crawl: str) -> dict[str, Any]:
     """The hosts with most records: {"records", "hosts", "top", "least"}; see ``hosts.floods``."""
     top: list[tuple[str, int]] = []
@@ -120,8 +125,10 @@ def new_hosts(store: Store, plan: Plan, crawl: str, reports: list[Report]) -> di
 def documents(store: Store, plan: Plan, crawl: str) -> dict[str, Any]:
     """From the catalogue: tokens by source and language, mean length, hosts by surviving tokens, end to end.
 
-    End to end is what all filters of the reference funnel would keep of a bucket's extracted bytes.
+    End to end is what all filters of the reference funnel would keep of a bucket's extracted bytes; the one by score
+    is left out where the site has no scores.
     """
+    scored = gives_percentiles(plan.params.quality)
     tokens: dict[str, dict[str, list[int]]] = {}
     sources: dict[str, dict[str, int]] = {}
     hosts: list[tuple[str, int]] = []
@@ -146,7 +153,7 @@ def documents(store: Store, plan: Plan, crawl: str) -> dict[str, Any]:
         total["tokens"] += pc.sum(there["n_tokens"]).as_py() or 0
         total["bytes"] += pc.sum(there["released_bytes"]).as_py() or 0
         whole = text.get(bucket, Count())
-        passed = there.filter(pa.array(_reference(there))) if there.num_rows else there
+        passed = there.filter(pa.array(_reference(there, scored))) if there.num_rows else there
         kept[str(bucket)] = [whole.docs_kept, passed.num_rows, sizes.get(bucket, 0),
                              pc.sum(passed["released_bytes"]).as_py() or 0, 0, round(whole.clump, 3),
                              round(whole.clump_bytes, 3)]
@@ -169,11 +176,17 @@ def _sums(table: pa.Table, keys: list[str]) -> list[dict[str, Any]]:
     return [{**r, "n": r["count_all"]} for r in grouped.to_pylist()]
 
 
-def _reference(table: pa.Table) -> np.ndarray:
-    """Which documents the reference funnel's filters after deduplication would keep. Without percentiles: none."""
+def _reference(table: pa.Table, scored: bool) -> np.ndarray:
+    """Which documents the reference funnel's filters after deduplication would keep, bool (rows).
+
+    Args:
+        table: rows of the catalogue.
+        scored: must a document be in the top share by score; then one without a percentile is not kept.
+    """
     keep = rules.passes(table, rules.reference(), table["lang"].to_pylist())
-    percentile = table["ensemble_percentile"].to_numpy(zero_copy_only=False).astype(np.float64)
-    keep &= np.nan_to_num(percentile, nan=-1.0) >= np.float32(rules.TOP_SHARE)
+    if scored:
+        percentile = table["ensemble_percentile"].to_numpy(zero_copy_only=False).astype(np.float64)
+        keep &= np.nan_to_num(percentile, nan=-1.0) >= np.float32(rules.TOP_SHARE)
     keep &= ~table["contaminated"].fill_null(False).to_numpy(zero_copy_only=False).astype(bool)
     if "hard_removal" in table.column_names:
         keep &= table["hard_removal"].is_null().to_numpy(zero_copy_only=False).astype(bool)
@@ -185,7 +198,8 @@ def gather(store: Store, plan: Plan, crawl: str, reports: list[Report]) -> dict[
     made = stages(store, plan, crawl)
     found = documents(store, plan, crawl)
     made[END_TO_END] = {"buckets": found.pop(END_TO_END), "reasons": {}, "by": {}, "looks_back": False,
-                        "settings": {"digest": "", "models": {}}}
+                        "settings": {"digest": "" if gives_percentiles(plan.params.quality) else BY_RULES,
+                                     "models": {}}}
     hosts = record_hosts(store, plan, crawl)
     histograms = scores(store, plan, crawl)
     meant = acknowledged_now(store, plan)

@@ -6,10 +6,11 @@ Belongs here: laying a report out. Does not belong here: counting (``crawl_repor
 
 import base64
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from html import escape
 from typing import Any
 
-from gristmill.observe.bands import END_TO_END, Band, bands
+from gristmill.observe.bands import BY_RULES, END_TO_END, Band, bands
 from gristmill.observe.causes import causes
 from gristmill.observe.history import Report
 from gristmill.observe.judge import Judged, Past, Verdict, judge
@@ -49,12 +50,18 @@ def judged(data: Mapping[str, Any], reports: Sequence[Report], params: ObservePa
                     and _made_alike(stage, data, report):
                 past.append(earlier)
         now = {int(b): Count(*c) for b, c in held["buckets"].items()}
-        out[stage] = judge(now, past, table.get(stage, Band()), params.min_docs)
+        band = table.get(stage, Band())
+        if stage == END_TO_END and held["settings"]["digest"] == BY_RULES and stage not in params.bands:
+            band = replace(band, low=None, high=None)  # the baseline's is of a scored crawl
+        out[stage] = judge(now, past, band, params.min_docs)
     return out
 
 
 def _made_alike(stage: str, data: Mapping[str, Any], report: Report) -> bool:
-    """No change between the two was acknowledged: of the stage; end to end, of any."""
+    """No change between the two was acknowledged: of the stage; end to end, of any, and both were scored or neither."""
+    counted = (report.settings(stage), data["stages"][stage]["settings"]["digest"])
+    if stage == END_TO_END and counted[0] != counted[1] and BY_RULES in counted:
+        return False
     meant = [s for s in data.get("acknowledged", ()) if s in data["stages"] and stage in (s, END_TO_END)]
     return all(report.settings(s) == data["stages"][s]["settings"]["digest"] for s in meant)
 
