@@ -32,10 +32,12 @@ TICK_S = 10
 LOOK_BACK_S = 600.0  # of the first look; what is read twice is told once
 OVERLAP_S = 60.0  # runs updated this long before the last look are read on: clocks and commits are not exact
 BATCH = 2000  # events read at a time
-MAX_FACTS = 12
+MAX_FACTS = 16
 RETRIES_S = (FIRST_WAIT_S + 0.5, 2 * FIRST_WAIT_S + 0.5)  # at a command's end: there may be no daemon to go on trying
 _GOING = [dg.DagsterRunStatus.STARTED, dg.DagsterRunStatus.STARTING, dg.DagsterRunStatus.CANCELING]
 _SAYS = ("likely_causes", "causes")
+# What a verdict was given by stands first: a target with little room cuts the rest.
+_FIRST = ("why", "direction", "retention", "median", "band", "documents_in", "documents_out", "top_reasons")
 
 
 @dataclass(frozen=True)
@@ -111,6 +113,7 @@ def _out_of_band(verdict: dg.AssetCheckEvaluation, asset: str, when: float, run_
     likely = next((facts.pop(n) for n in _SAYS if n in facts), None)
     if not isinstance(likely, list):
         likely = [likely] if likely else _causes(asset, facts)
+    facts = {k: facts[k] for k in (*(k for k in _FIRST if k in facts), *(k for k in facts if k not in _FIRST))}
     where = f" {verdict.partition}" if verdict.partition else ""
     told = clip(verdict.description, 200) if verdict.description else ""
     return Problem(

@@ -21,6 +21,7 @@ from gristmill.store import Key, PartitionManifest, Store
 
 GENERATIONS = {"unique_records": "unique_records", "exact": "exact", "near": "band_index"}  # what each looks into
 BEHAVIOUR = 5.0  # times the floor of drift that is told, and over noise: scores of another model
+NONE = "none"  # a number that there is nothing to take from; a person reads these facts
 HARDLY = 0.1  # of the usual share of copies in earlier crawls: looked up, but nothing found
 
 
@@ -79,7 +80,7 @@ def retention(past: Past, stage: str, buckets: Sequence[int]) -> list[Finding]:
         if lost.get(bucket):
             facts |= _fault(stage, "continuity", lost[bucket])
         elif own and shared:
-            facts |= {"judged": "crawl", **_pointer(whole)}
+            facts = _shared(whole, {"documents_in": now[bucket].docs_in, "documents_out": now[bucket].docs_kept})
         out.append(Finding(crawl, bucket, own and not shared, facts))
     return out
 
@@ -122,7 +123,7 @@ def volume(past: Past, stage: str, buckets: Sequence[int]) -> list[Finding]:
             continue
         facts = _amount(stage, each[bucket])
         if shared:
-            facts |= {"judged": "crawl", **_pointer(out[0].metadata)}
+            facts = _shared(out[0].metadata, {"documents": each[bucket].documents})
         out.append(Finding(past.crawl, bucket, each[bucket].passed and not shared, facts))
     return out
 
@@ -169,7 +170,7 @@ def index_loaded(past: Past, stage: str, buckets: Sequence[int]) -> list[Finding
         facts: dict[str, Any] = {
             "earlier_crawls": len(there), "consulted": len(seen), "copies_in_earlier_crawls": total.across,
             "share": total.across / total.docs_in if total.docs_in else 0.0,
-            "usual_share": -1.0 if median is None else median}
+            "usual_share": NONE if median is None else median}
         if missing:
             facts |= _fault(stage, "index", f"not compared with {', '.join(missing[:5])}"
                             + (f" and {len(missing) - 5} more" if len(missing) > 5 else ""))
@@ -225,7 +226,7 @@ def _evidence(stage: str, c: Count, verdicts: Sequence[Verdict], reasons: dict[s
     worst = next((v for v in verdicts if not v.passed), main)
     out: dict[str, Any] = {
         "documents_in": c.docs_in, "documents_out": c.docs_kept, "retention": c.ratio("docs") if c.docs_in else 1.0,
-        "bytes_in": c.bytes_in, "bytes_out": c.bytes_kept, "median": -1.0 if worst.median is None else worst.median,
+        "bytes_in": c.bytes_in, "bytes_out": c.bytes_kept, "median": NONE if worst.median is None else worst.median,
         "band": "nothing to compare with" if worst.low is None else f"{worst.low:.2%} to {worst.high:.2%}",
         "unit": worst.unit, "compared_with": worst.basis, "top_reasons": reasons, "judged": "own"}
     ratio = c.ratio("bytes")
@@ -239,7 +240,7 @@ def _evidence(stage: str, c: Count, verdicts: Sequence[Verdict], reasons: dict[s
 
 def _amount(stage: str, v: Volume) -> dict[str, Any]:
     out: dict[str, Any] = {
-        "documents": v.documents, "expected": -1.0 if v.expected is None else round(v.expected, 1),
+        "documents": v.documents, "expected": NONE if v.expected is None else round(v.expected, 1),
         "band": "nothing to compare with" if v.low is None else f"{v.low:,.0f} to {v.high:,.0f}",
         "compared_with": v.basis, "judged": "own"}
     if not v.passed:
@@ -251,9 +252,14 @@ def _fault(stage: str, direction: str, why: str) -> dict[str, Any]:
     return {"why": why, "direction": direction, "likely_causes": causes(stage, direction)}
 
 
-def _pointer(whole: dict[str, Any]) -> dict[str, Any]:
-    """What a bucket that only shares its crawl's fault repeats of it."""
-    return {k: whole[k] for k in ("direction", "likely_causes", "why") if k in whole}
+def _shared(whole: dict[str, Any], own: dict[str, int]) -> dict[str, Any]:
+    """What is said of a bucket that only shares its crawl's fault: the crawl's numbers, which it was judged by.
+
+    Args:
+        whole: the crawl's facts.
+        own: the bucket's counts, told as ``bucket_NAME``.
+    """
+    return {**whole, "judged": "crawl", **{f"bucket_{name}": n for name, n in own.items()}}
 
 
 def _reasons(made: Iterable[PartitionManifest]) -> dict[str, int]:

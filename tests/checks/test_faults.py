@@ -2,6 +2,7 @@
 
 import dataclasses
 import gzip
+import re
 import shutil
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +21,8 @@ from gristmill.funnel import BY_NAME, Plan
 from gristmill.observe import dashboard
 from gristmill.observe.history import acknowledge
 from gristmill.observe.judge import Verdict
+from gristmill.observe.paging import shapes
+from gristmill.observe.paging.problem import clip
 from gristmill.partition import Partition
 from gristmill.quality.fasttext_classifier import Classifier
 from gristmill.registry import Registry
@@ -164,7 +167,9 @@ def test_a_mistyped_parameter_shows_though_it_changes_the_fingerprint(site: Site
     verdict = site.verdicts()["language", "retention"]
     assert "mistyped" in " ".join(verdict.metadata["likely_causes"].data)
     assert verdict.metadata["top_reasons"].data["degenerate_short"] > 0
-    assert len(site.pages()) == 1
+    (page,) = site.pages()
+    assert all(re.search(r"retention: [01]\S*, median: [01]\S*, band: \S+% to .*degenerate_short", clip(text, 500))
+               for text in shapes.lines(page) if text.startswith("  why: ")), "a page without what it was judged by"
 
 
 def test_a_lost_bucket_shows_where_it_was_lost(site: Site, monkeypatch):
