@@ -87,6 +87,6 @@ def render(yields: list[StageYield]) -> str:
         kept = f"{y.retention:.1%}" if c.docs_in else "-"  # nothing came in: nothing is known of its share
         lines.append(f"{y.stage:<16} {c.docs_in:>10,} {c.docs_out:>10,} {kept:>7} {c.bytes_out:>12,}  {text}".rstrip())
     if any(y.ruled for y in yields):
-        lines.append(f"{', '.join(BY_RULE)} stop nothing: a recipe chooses by what they store. The dashboard shows what "
-                     "the reference's rules would keep: gristmill dashboard CRAWL")
+        lines.append(f"{', '.join(BY_RULE)} stop nothing: a recipe chooses by what they store. The dashboard shows "
+                     "what the reference's rules would keep: gristmill dashboard CRAWL")
     return "\n".join(lines)
