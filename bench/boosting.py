@@ -30,6 +30,18 @@ class Settings:
     seed: int = 1
 
 
+def mean(forests: list[Forest]) -> Forest:
+    """One forest whose raw value is the mean of theirs."""
+    shift = np.cumsum([0, *(len(f.column) for f in forests)])
+    leaf = [np.where(f.column < 0, f.threshold / len(forests), f.threshold) for f in forests]
+    return Forest(
+        np.concatenate([f.roots + s for f, s in zip(forests, shift, strict=False)]).astype(np.int32),
+        np.concatenate([f.column for f in forests]), np.concatenate(leaf).astype(np.float32),
+        np.concatenate([f.left + s for f, s in zip(forests, shift, strict=False)]).astype(np.int32),
+        np.concatenate([f.right + s for f, s in zip(forests, shift, strict=False)]).astype(np.int32),
+        float(np.mean([f.base for f in forests])))
+
+
 def train(rows: np.ndarray, target: np.ndarray, weight: np.ndarray, settings: Settings) -> Forest:
     """Fit a forest to float32[n, columns], targets in [0, 1] (or any, for squared loss) and weights."""
     rng = np.random.default_rng(settings.seed)
