@@ -166,7 +166,7 @@ def test_the_web_is_left_alone_and_asks_for_nothing(tmp_path: Path, monkeypatch:
 
 def test_on_and_torch_absent_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", None)
-    with pytest.raises(ModelError, match=r"semantic\.tiers.* needs torch.*pip install 'gristmill\[embed\]'"):
+    with pytest.raises(ModelError, match=r"semantic\.tiers.* needs torch.*pip install '\.\[embed\]'"):
         kmeans.assign(np.eye(2, dtype=np.float32), np.eye(2, dtype=np.float32))
 
 

@@ -103,5 +103,5 @@ def test_what_is_missing_is_named(model: EmbedderParams, tmp_path: Path, monkeyp
         embedding.embed(["a"], model, "gpu", cache_dir=tmp_path)
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     engines.open_engine.cache_clear()
-    with pytest.raises(ModelError, match=r"pip install 'gristmill\[embed\]'"):
+    with pytest.raises(ModelError, match=r"pip install '\.\[embed\]'"):
         embedding.embed(["a"], model, cache_dir=tmp_path)
