@@ -220,9 +220,12 @@ def whole_stage(report: Report) -> None:
         store, plan, site = _crawl(many, "resiliparse")
         list(run_funnel(store, plan, site, "BENCH", workers=2, stages=UPSTREAM))
         one, docs = _stage(store, plan, site, 1)
-        two, docs = _stage(store, plan, site, 2)
-        watch.close_pools()
-        bare_wall, bare_cpu = _bare_loops(many)
+        pairs = []
+        for _ in range(PAIRS):
+            pairs.append((_stage(store, plan, site, 2)[0], _bare_loops(many)))
+            watch.close_pools()
+        two = min((ours for ours, _ in pairs), key=lambda took: took.wall)
+        bare_wall, bare_cpu = min(bare for _, bare in pairs)
         _both(
             report,
             "whole stage, resiliparse, 2 workers",
@@ -294,6 +297,7 @@ def whole_stage(report: Report) -> None:
             )
 
 
+PAIRS = 3  # by turns, the best of each: what the machine gives changes from one minute to the next
 COPIES = 4  # of every page, where workers are held against each other
 BUSY = 0.85  # of a core for every worker; with less the machine had other work
 
