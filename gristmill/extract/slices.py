@@ -8,7 +8,7 @@ import gc
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -46,16 +46,11 @@ class Record:
 
 
 class Extracted(NamedTuple):
-    """An outcome of ``document.extract`` as it travels to the stage: with its text in UTF-8."""
+    """What a worker sends back of a record: an outcome, its text in UTF-8 in the place of its ``text``."""
 
+    outcome: document.Outcome
     utf8: bytes | None
-    title: str | None
-    extractor: str
-    meta: str
-    reason: str | None
-    detail: str
-    bytes_in: int
-    origin: Mapping[str, str] | None
+    origin: Mapping[str, str] | None  # what the supplier says of it (``acquire/origin.py``)
 
 
 @contextmanager
@@ -121,7 +116,7 @@ def handler(setup: Setup) -> Callable[[Record], Extracted]:
             payload, url=record.url, content_type=record.content_type,
             header_charset=record.charset, params=setup.params, tags=record.tags,
         )
-        return Extracted(None if found.text is None else found.text.encode(), found.title, found.extractor, found.meta,
-                         found.reason, found.detail, found.bytes_in, origin.read(head) or None)
+        utf8 = None if found.text is None else found.text.encode()
+        return Extracted(replace(found, text=None), utf8, origin.read(head) or None)
 
     return work

@@ -60,13 +60,14 @@ class TextTable:
 
     def _take(self, row: Row, found: Extracted | GivenUp) -> None:
         if isinstance(found, Extracted):
-            self._bytes_in += found.bytes_in
+            self._bytes_in += found.outcome.bytes_in
         if not isinstance(found, Extracted) or found.utf8 is None:
-            self._reasons[found.reason or ""] += 1
-            self._aside.append(quarantined(row, "text", found.reason or "", found.detail))
+            why = found.outcome if isinstance(found, Extracted) else found
+            self._reasons[why.reason or ""] += 1
+            self._aside.append(quarantined(row, "text", why.reason or "", why.detail))
             return
         self._group.append((row, found, self._ids.pop(self._next)))
-        self._engines[found.extractor] += 1
+        self._engines[found.outcome.extractor] += 1
         self._hosts.append(row["host_id"])
         self._sizes.append(len(found.utf8))
         if found.origin and found.origin.keys() - {"source_id"}:
@@ -85,9 +86,9 @@ class TextTable:
             "url": pa.array([row["url"] for row, _, _ in self._group], pa.string()),
             "fetch_ts": pa.array([row["fetch_ts"] for row, _, _ in self._group], schemas.TS),
             "text": texts,
-            "title": pa.array([found.title for _, found, _ in self._group], pa.string()),
-            "extractor": pa.array([found.extractor for _, found, _ in self._group], pa.string()),
-            "extract_meta": pa.array([found.meta for _, found, _ in self._group], pa.string()),
+            "title": pa.array([found.outcome.title for _, found, _ in self._group], pa.string()),
+            "extractor": pa.array([found.outcome.extractor for _, found, _ in self._group], pa.string()),
+            "extract_meta": pa.array([found.outcome.meta for _, found, _ in self._group], pa.string()),
             "n_chars": pc.utf8_length(texts).cast(pa.int64()),
             "n_bytes": pc.binary_length(texts).cast(pa.int64()),
         }))

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bench.boosting import Settings, mean, train
 from gristmill.errors import ParameterError
 from gristmill.extract import forest, measures
 from gristmill.extract.blocks import COUNTS, blocks
@@ -138,3 +139,14 @@ def test_weights_that_change_raise_the_version_of_the_stage() -> None:
     files = [fast.WEIGHTS, fast.WEIGHTS.with_name("two_pass.json")]
     hashes = [hashlib.sha256(f.read_bytes()).hexdigest()[:16] for f in files]
     assert (BY_NAME["text"].version, hashes) == (3, WEIGHTS_OF_VERSION_3)
+
+
+def test_the_mean_of_forests_says_the_mean_of_what_they_say() -> None:
+    rng = np.random.default_rng(3)
+    rows = rng.normal(size=(400, 4)).astype(np.float32)
+    target = (rows[:, 0] + rng.normal(size=400) > 0).astype(np.float64)
+    settings = [Settings(trees=5, depth=3, seed=seed) for seed in (1, 2, 3)]
+    forests = [train(rows, target, np.ones(400), s) for s in settings]
+    said = np.mean([f.raw(rows) for f in forests], axis=0)
+    assert np.abs(forests[0].raw(rows) - said).max() > 0.01
+    np.testing.assert_allclose(mean(forests).raw(rows), said, atol=1e-6)

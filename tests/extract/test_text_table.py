@@ -8,6 +8,7 @@ import pytest
 
 from gristmill.deduplicate.normalise import doc_id
 from gristmill.extract import text_table
+from gristmill.extract.document import Outcome, aside
 from gristmill.extract.slices import Extracted
 from gristmill.extract.text_table import TextTable
 from gristmill.extract.watch import GivenUp
@@ -24,8 +25,9 @@ def outcome(i: int) -> Extracted | GivenUp:
     if i % 7 == 3:
         return GivenUp("slow", "over 5 s")
     if i % 7 == 5:
-        return Extracted(None, None, "", "", "empty", "nothing", 10, None)
-    return Extracted(f"Příliš {i} ".encode() * (i + 1), f"t{i}", "e-1", "{}", None, "", 100, {"source_id": f"s{i}"})
+        return Extracted(aside("empty", "nothing", 10), None, None)
+    return Extracted(Outcome(None, f"t{i}", "e-1", "{}", None, "", 100), f"Příliš {i} ".encode() * (i + 1),
+                     {"source_id": f"s{i}"})
 
 
 def taken(order: list[int], n: int) -> tuple[list, dict, list]:
